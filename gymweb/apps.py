@@ -23,6 +23,7 @@ class GymWebConfig(AppConfig):
         register(checks.check_sqlite)
         register(checks.check_folder)
         register(checks.check_telemetry)
+        register(checks.check_single_sign_on)
         register(checks.check_postgres, Tags.database)
         register(checks.check_tables, PROCESS_STARTS, deploy=True)
         register(checks.check_secret_key, SEVERAL_PROCESSES, deploy=True)

@@ -1,14 +1,17 @@
-"""System checks of the database, the data folder and the secret key."""
+"""System checks of the database, the data folder, the secret key and single sign-on."""
 
 import sqlite3
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, NotSupportedError, OperationalError, connection, connections
 
+from apps.accounts.models import Role
 from apps.accounts.telemetry.exporters import MISSING, is_installed
 from gymweb.folders import who_else_reads
 from gymweb.migration_state import find_mismatch
@@ -115,3 +118,57 @@ def check_telemetry(**kwargs: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+def check_single_sign_on(**kwargs: Any) -> list[CheckMessage]:
+    """Check the combination of the settings. Each value by itself is checked when it is read."""
+    if not settings.OIDC.issuer:
+        return _check_unused_settings()
+    problems: list[CheckMessage] = []
+    if not settings.OIDC.client_id:
+        problems.append(
+            Error(
+                "GYMWEB_OIDC_ISSUER is set, but GYMWEB_OIDC_CLIENT_ID is not.",
+                hint="Register GymWeb at the provider and give the client ID that it shows.",
+                id="gymweb.E004",
+            )
+        )
+    unknown = sorted(set(settings.OIDC.roles.values()) - set(Role.values))
+    if not settings.OIDC.roles or unknown:
+        wrong = f"names the unknown role {unknown[0]!r}" if unknown else "maps no group to a role"
+        problems.append(
+            Error(
+                f"GYMWEB_OIDC_ROLES {wrong}.",
+                hint=f'Give JSON such as {{"ml-team": "engineer"}}. Roles: {", ".join(Role.values)}.',
+                id="gymweb.E005",
+            )
+        )
+    parts = urlsplit(settings.OIDC.issuer)
+    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        problems.append(
+            Error(
+                f"GYMWEB_OIDC_ISSUER is {settings.OIDC.issuer}, without TLS: replies of the provider can be forged.",
+                hint="Use https. Only a provider on this machine may use http.",
+                id="gymweb.E006",
+            )
+        )
+    return problems
+
+
+def _check_unused_settings() -> list[CheckMessage]:
+    if not settings.OIDC.client_id and not settings.OIDC.roles:
+        return []
+    return [
+        Warning(
+            "Single sign-on is off: GYMWEB_OIDC_CLIENT_ID or GYMWEB_OIDC_ROLES is set, but GYMWEB_OIDC_ISSUER is not.",
+            hint="Set GYMWEB_OIDC_ISSUER to the URL of the provider, or remove the other settings.",
+            id="gymweb.W005",
+        )
+    ]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

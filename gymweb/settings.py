@@ -11,6 +11,7 @@ from gymweb.api_settings import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F4
 from gymweb.databases import connect, prepare_file
 from gymweb.environment_variables import Environment, SettingRefused, read_commands
 from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private, read_secret_key
+from gymweb.oidc_settings import ALLAUTH_APPS, read_oidc
 from gymweb.route_lists import FULL_DISK_ROUTES, LARGE_BODY_ROUTES, UNAUDITED_ROUTES  # noqa: F401
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -53,6 +54,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_filters",
     "csp",
+    *ALLAUTH_APPS,
     "apps.accounts",
     "apps.policies",
     "apps.alerts",
@@ -79,6 +81,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "apps.accounts.sessions.session_activity.SessionActivityMiddleware",
     "apps.accounts.middleware.SignInMiddleware",
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
@@ -142,6 +146,11 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Single sign-on at an OpenID Connect provider.
+OIDC = read_oidc(env)
+SOCIALACCOUNT_ADAPTER = "apps.accounts.single_sign_on.oidc_protocol.ProviderAdapter"
+SOCIALACCOUNT_PROVIDERS = OIDC.allauth_providers
 
 USE_I18N = False
 USE_TZ = True
@@ -303,6 +312,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.metrics.figure_blocks.count_marked_blocks",
     "apps.rollouts.server_metrics.aggregate_requests.request_queued_metrics",
     "apps.accounts.idempotent_requests.sweep_answers",
+    "apps.accounts.sessions.browser_sessions.sweep_sessions",
     "apps.alerts.alert_delivery.deliver_alerts",
     "apps.rollouts.alert_checks.check_alerts",
 ]

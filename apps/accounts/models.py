@@ -1,4 +1,5 @@
 from django.contrib.auth.models import AbstractUser
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
@@ -33,6 +34,9 @@ class Scope(models.TextChoices):
 
 class User(AbstractUser):
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)
+    is_suspended = models.BooleanField(
+        default=False, help_text="Deactivated at a sign-in because the identity provider grants no role"
+    )
     keymap = models.JSONField(
         default=dict, blank=True, help_text="Custom keyboard shortcuts by command; empty: defaults"
     )
@@ -134,6 +138,100 @@ class SignInLink(Dated):
 
     def __str__(self) -> str:
         return f"sign-in link of {self.user}"
+
+
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def open(self) -> "InvitationQuerySet":
+        """Return invitations that can be accepted: the admin who created one must still be an admin."""
+        by_admin = models.Q(created_by__isnull=True) | models.Q(created_by__is_active=True, created_by__role=Role.ADMIN)
+        return self.filter(by_admin, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+
+
+INVITATION_STATES = ["open", "accepted", "revoked", "expired"]
+
+
+class Invitation(Dated):
+    """A one-time invitation with a fixed role. Only the SHA-256 of its token is stored."""
+
+    email = models.EmailField(blank=True, help_text="E-mail address of the new account")
+    role = models.CharField(max_length=16, choices=Role.choices, help_text="Role of the new account")
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="invitations")
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    accepted_by = models.OneToOneField(User, null=True, on_delete=models.CASCADE, related_name="invitation")
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = InvitationQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(accepted_at=None) | models.Q(revoked_at=None), name="invitation_ends_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"invitation {self.pk}"
+
+    @property
+    def state(self) -> str:
+        """Return one of INVITATION_STATES."""
+        if self.accepted_at is not None:
+            return "accepted"
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at <= timezone.now() else "open"
+
+
+class SecondFactor(Dated):
+    """The authenticator app of a user, with an encrypted TOTP secret. It counts once `confirmed_at` is set."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="second_factor")
+    secret_encrypted = models.CharField(max_length=255)
+    confirmed_at = models.DateTimeField(null=True, blank=True)
+    last_step = models.BigIntegerField(default=0, help_text="Time step of the last used code, which works once")
+
+    def __str__(self) -> str:
+        return f"authenticator app of {self.user}"
+
+
+class RecoveryCode(Dated):
+    """A one-time code for users without their authenticator app. Only a keyed hash is stored."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
+    code_hash = models.CharField(max_length=64)
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "code_hash"], name="recovery_code_once")]
+
+    def __str__(self) -> str:
+        return f"recovery code of {self.user}"
+
+
+class SignInMethod(models.TextChoices):
+    PASSWORD = "password", "Password"
+    LINK = "link", "Sign-in link"
+    INVITATION = "invitation", "Invitation"
+    PROVIDER = "provider", "Identity provider"
+    UNKNOWN = "unknown", "Unknown"
+
+
+class BrowserSession(models.Model):
+    """A signed-in browser. Deleting its Django session ends it and deletes this row."""
+
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, related_name="browser")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sessions")
+    method = models.CharField(max_length=16, choices=SignInMethod.choices, default=SignInMethod.UNKNOWN)
+    device = models.CharField(max_length=200, blank=True, help_text="Browser and operating system")
+    address = models.CharField(max_length=64, blank=True, help_text="Last client address")
+    created_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"session {self.pk}"
 
 
 class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):

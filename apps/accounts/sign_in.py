@@ -1,4 +1,4 @@
-"""Sign in by password (throttled) or by one-time link, and invite users by such a link."""
+"""Sign in by password and code (throttled) or by one-time link, and create users with such a link."""
 
 import hashlib
 import secrets
@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import SignInLink, User
-from apps.accounts.sign_in_limits import SignInLimits, clear_account
-from apps.accounts.user_accounts import create_user
+from apps.accounts.second_factor.authenticator_codes import CodeRefused, FactorUnreadable, check_code
+from apps.accounts.sessions.sign_in_limits import SignInLimits, clear_account
+from apps.accounts.user_accounts import create_user, is_managed, require_local_account
 
 INVITATION_MINUTES = 3 * 24 * 60
 
@@ -44,12 +45,26 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     if seconds := limits.count():
         raise TooManyTries(seconds)
     user = authenticate(request, username=username, password=password)
-    if not isinstance(user, User):
+    if not isinstance(user, User) or is_managed(user):
         record(user=None, action="sign_in.refuse", target=username, request=request)
         raise SignInRefused
     limits.clear()
     record(user=user, action="sign_in.password", target=user, request=request)
     return user
+
+
+def check_second_factor(*, request: HttpRequest, user: User, code: str) -> None:
+    """Use up a code of the user's authenticator app or a recovery code. Raise SignInRefused or TooManyTries."""
+    limits = SignInLimits(request, user.username, step="code")
+    if seconds := limits.count():
+        raise TooManyTries(seconds)
+    try:
+        check_code(user=user, code=code)
+    except (CodeRefused, FactorUnreadable) as refused:
+        record(user=None, action="second_factor.refuse", target=user, request=request)
+        raise SignInRefused(str(refused)) from None
+    limits.clear()
+    record(user=user, action="second_factor.check", target=user, request=request)
 
 
 def _hash(token: str) -> str:
@@ -58,7 +73,8 @@ def _hash(token: str) -> str:
 
 @transaction.atomic
 def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None) -> str:
-    """Return a token that signs the user in once within `minutes`."""
+    """Return a token that signs the user in once within `minutes`. Raise ManagedByProvider."""
+    require_local_account(user)
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
         user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
@@ -82,10 +98,10 @@ def is_open(token: str) -> bool:
 
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
-    """Use the link and return its user. None if it is unknown, used or expired, or if the user is deactivated."""
+    """Use the link and return its user. None if it is unknown, used or expired, or if the user may not use links."""
     now = timezone.now()
     link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
-    if link is None:
+    if link is None or is_managed(link.user):
         return None
     # If two browsers open the link at once, only one UPDATE matches.
     if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):

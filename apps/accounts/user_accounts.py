@@ -1,16 +1,35 @@
 """Create and change accounts. There is no self-registration and no default password: admins invite users."""
 
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.db import transaction
 
 from apps.accounts.api_keys import revoke_keys_of
 from apps.accounts.audit_log import record
 from apps.accounts.models import Role, User
+from apps.accounts.sessions.browser_sessions import end_sessions_of
 from apps.gym.request_refusals import Refusal
 
 
 class LastAdmin(Refusal, status=409, code="last-admin"):
     """Raised if a change would remove the last admin."""
+
+
+class ManagedByProvider(Refusal, status=409, code="managed-by-provider"):
+    """Raised if a change belongs to the identity provider of the account."""
+
+
+def is_managed(user: User) -> bool:
+    """Return True if the user signs in at the configured identity provider, which then also decides their role."""
+    provider = settings.OIDC.provider_id
+    return bool(provider) and SocialAccount.objects.filter(user=user, provider=provider).exists()
+
+
+def require_local_account(user: User) -> None:
+    """Raise ManagedByProvider if the user must sign in at the identity provider: a password would bypass it."""
+    if is_managed(user):
+        raise ManagedByProvider(f"{user.username} signs in at the identity provider and cannot have another sign-in.")
 
 
 @transaction.atomic
@@ -32,7 +51,12 @@ def create_user(
 
 @transaction.atomic
 def edit_user(*, person: User, role: str, is_active: bool = True, email: str | None = None, by: User | None) -> User:
-    """Change role or email, or deactivate or reactivate the account. Raise LastAdmin and ValidationError."""
+    """Change role or email, or deactivate or reactivate the account.
+
+    Raise LastAdmin, ManagedByProvider and ValidationError.
+    """
+    if is_managed(person):
+        _refuse_decisions_of_provider(person, role, is_active)
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
     stays_admin = role == Role.ADMIN and is_active
     # Evaluated to lock the rows, so that two admins cannot demote each other concurrently.
@@ -41,12 +65,24 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
         raise LastAdmin("This is the last admin. Make another user an admin first.", "role")
     before = _facts(User.objects.get(pk=person.pk))
     person.role, person.is_active = role, is_active
+    person.is_suspended = person.is_suspended and not is_active
     if email is not None:
         person.email = email
     person.full_clean()
-    person.save(update_fields=["role", "is_active", "email"])
+    person.save(update_fields=["role", "is_active", "is_suspended", "email"])
     record(user=by, action="user.edit", target=person, before=before, after=_facts(person))
+    if not is_active:
+        end_sessions_of(person=person, by=by)
     return person
+
+
+def _refuse_decisions_of_provider(person: User, role: str, is_active: bool) -> None:
+    if role != person.role:
+        raise ManagedByProvider("The identity provider decides the role of this user. Change it there.", "role")
+    if is_active and person.is_suspended:
+        raise ManagedByProvider(
+            "The identity provider grants this user no role. Add the user to a mapped group there.", "is_active"
+        )
 
 
 def _facts(person: User) -> dict[str, object]:
@@ -54,14 +90,18 @@ def _facts(person: User) -> dict[str, object]:
 
 
 @transaction.atomic
-def change_password(*, person: User, password: str, by: User | None, revoke_keys: bool = False) -> int:
-    """Set a new password and end all other sessions of the user. Return how many API keys were revoked.
+def change_password(
+    *, person: User, password: str, by: User | None, revoke_keys: bool = False, session_key: str | None = None
+) -> int:
+    """Set a new password and end all sessions of the user except `session_key`. Return how many keys were revoked.
 
-    Raise ValidationError for a weak password.
+    Raise ManagedByProvider, and ValidationError for a weak password.
     """
+    require_local_account(person)
     validate_password(password, person)
     person.set_password(password)
     person.save(update_fields=["password"])
     revoked = revoke_keys_of(person=person, by=by) if revoke_keys else 0
     record(user=by, action="user.change_password", target=person, revoked_keys=revoked)
+    end_sessions_of(person=person, by=by, keep=session_key)
     return revoked

@@ -3,10 +3,12 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.viewsets import ViewSetMixin
 
 from apps.api.accounts.audit_viewsets import AuditEntryViewSet
+from apps.api.accounts.invitation_viewsets import InvitationViewSet
 from apps.api.accounts.own_account import ApiKeyViewSet, MeViewSet
 from apps.api.accounts.people_viewsets import PersonViewSet
 from apps.api.accounts.redaction_viewsets import RedactionPatternViewSet
 from apps.api.accounts.saved_view_viewsets import SavedViewViewSet
+from apps.api.accounts.session_viewsets import SessionViewSet
 from apps.api.agent_viewsets import AgentViewSet
 from apps.api.alert_viewsets import DeliveryViewSet, SubscriptionViewSet
 from apps.api.attempts.attempt_viewsets import AttemptViewSet
@@ -72,9 +74,11 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "workers": WorkerViewSet,
     "audit-entries": AuditEntryViewSet,
     "people": PersonViewSet,
+    "invitations": InvitationViewSet,
 }
 router = SimpleRouter()
 router.register("me/keys", ApiKeyViewSet, basename="key")
+router.register("me/sessions", SessionViewSet, basename="session")
 for prefix, viewset in VIEWSETS.items():
     router.register(prefix, viewset)
 

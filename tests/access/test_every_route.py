@@ -219,6 +219,13 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/api/v1/people/", {"admin"}),
         ("PATCH", "/api/v1/people/999999/", {"admin"}),
         ("POST", "/api/v1/people/999999/link/", {"admin"}),
+        ("POST", "/api/v1/people/999999/end_sessions/", {"admin"}),
+        ("POST", "/api/v1/people/999999/remove_second_factor/", {"admin"}),
+        ("GET", "/api/v1/invitations/", {"admin"}),
+        ("POST", "/api/v1/invitations/", {"admin"}),
+        ("DELETE", "/api/v1/invitations/999999/", {"admin"}),
+        ("GET", "/api/v1/me/sessions/", MEMBERS),
+        ("DELETE", "/api/v1/me/sessions/999999/", MEMBERS),
         ("GET", "/api/v1/audit-entries/", {"admin"}),
         ("GET", "/api/v1/audit-entries/export/", {"admin"}),
         ("GET", "/audit/", {"admin"}),
@@ -255,6 +262,19 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/settings/outgoing/", BUILDERS),
         ("POST", "/people/999999/", {"admin"}),
         ("POST", "/people/999999/link/", {"admin"}),
+        ("POST", "/people/999999/sessions/end/", {"admin"}),
+        ("POST", "/people/999999/two-factor/remove/", {"admin"}),
+        ("GET", "/people/invite/", {"admin"}),
+        ("POST", "/people/invite/", {"admin"}),
+        ("POST", "/people/invitations/999999/revoke/", {"admin"}),
+        ("POST", "/account/sessions/999999/end/", MEMBERS),
+        ("POST", "/account/sessions/end/", MEMBERS),
+        ("GET", "/account/two-factor/", MEMBERS),
+        ("POST", "/account/two-factor/start/", MEMBERS),
+        ("POST", "/account/two-factor/remove/", MEMBERS),
+        ("GET", "/sign-in/code/", EVERYONE),
+        ("GET", "/sign-in/oidc/callback/", EVERYONE),
+        ("GET", "/invitations/no-such-thing/", EVERYONE),
         ("POST", "/datasets/new/", BUILDERS),
         ("POST", "/datasets/no-such-thing/upload/", BUILDERS),
         ("POST", "/datasets/no-such-thing/edit/", BUILDERS),
@@ -350,7 +370,9 @@ REVIEWED = {
 def test_viewers_change_nothing_and_annotators_only_review():
     personal = {
         "POST /sign-in/",
+        "POST /sign-in/code/",
         "POST /sign-in/no-such-thing/",
+        "POST /invitations/no-such-thing/",
         "POST /sign-out/",
         "POST /theme/",
         "POST /first-steps/hide/",
@@ -369,7 +391,7 @@ def test_viewers_change_nothing_and_annotators_only_review():
 
 def test_annotators_read_nothing_but_their_own_work():
     read = {route.path for route in ROUTES if expected(route, Role.ANNOTATOR, "GET") == ADMITTED}
-    own = {path for path in read if path.startswith(("/account/", "/api/v1/me/", "/sign-in/"))}
+    own = {path for path in read if path.startswith(("/account/", "/api/v1/me/", "/sign-in/", "/invitations/"))}
     assert read - own == {
         *(
             "/",
@@ -402,7 +424,11 @@ def test_strangers_reach_nothing_but_signing_in_the_icon_and_the_health_checks()
         "/healthz",
         "/readyz",
         "/sign-in/",
+        "/sign-in/code/",
+        "/sign-in/oidc/",
+        "/sign-in/oidc/callback/",
         "/sign-in/no-such-thing/",
+        "/invitations/no-such-thing/",
         "/theme/",
         "/api/",  # and all that leads nowhere below it: says "not found" to everyone
     }

@@ -9,8 +9,14 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 
-from apps.accounts.known_devices import COOKIE, remember_device
 from apps.accounts.models import Role, User
+from apps.accounts.sessions.known_devices import COOKIE, remember_device
+from apps.accounts.sessions.sign_in_limits import (
+    FIRST_DELAY_SECONDS,
+    FREE_FAILURES,
+    LONGEST_DELAY_SECONDS,
+    TRIES_PER_NAME,
+)
 from apps.accounts.sign_in import (
     SignInRefused,
     TooManyTries,
@@ -18,7 +24,6 @@ from apps.accounts.sign_in import (
     redeem_sign_in_link,
     sign_in_with_password,
 )
-from apps.accounts.sign_in_limits import FIRST_DELAY_SECONDS, FREE_FAILURES, LONGEST_DELAY_SECONDS, TRIES_PER_NAME
 from apps.accounts.user_accounts import change_password
 from tests.factories import make_user
 

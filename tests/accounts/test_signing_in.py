@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from apps.accounts import sign_in_limits
 from apps.accounts.client_address import client_address
 from apps.accounts.models import AuditEntry, SignInLink
+from apps.accounts.sessions import sign_in_limits
 from apps.accounts.sign_in import (
     SignInRefused,
     TooManyTries,

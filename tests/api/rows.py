@@ -1,15 +1,18 @@
 """One more row of each noun, by the name of its list, with everything that the list shows about it."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import count
 from typing import Any
 from uuid import UUID
 
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from apps.accounts.api_keys import create_api_key
 from apps.accounts.audit_log import record
-from apps.accounts.models import SavedView, User
+from apps.accounts.invitations import create_invitation
+from apps.accounts.models import BrowserSession, SavedView, User
 from apps.accounts.table_preferences import save_view
 from apps.alerts.models import Delivery, Event, Subscription
 from apps.exports.models import Export, TraceDestination, TraceSend
@@ -129,6 +132,16 @@ def make_delivery() -> Delivery:
     )
 
 
+def make_session() -> BrowserSession:
+    """A session in another browser of the user who has the keys."""
+    session = Session.objects.create(
+        session_key=f"session{next(_pids)}", expire_date=timezone.now() + timedelta(days=1)
+    )
+    return BrowserSession.objects.create(
+        session=session, user=key_owner(), method="password", device="Firefox on Linux", address="192.0.2.7"
+    )
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
     "suites": make_suite,
@@ -157,7 +170,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
         rollout=make_rollout(make_collection()), reward=0.5, reason="so", author=make_user()
     ),
     "me/keys": lambda: create_api_key(user=key_owner(), name="cluster", scopes=["export"])[0],
+    "me/sessions": make_session,
     "people": make_user,
+    "invitations": lambda: create_invitation(role="annotator", by=None)[0],
     "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),
     "redaction-patterns": lambda: RedactionPattern.objects.create(kind="name", text=f"badge-{next(_pids)}"),
     "alert-subscriptions": make_subscription,

@@ -27,9 +27,9 @@ def reader(viewer, noun):
         return client_of(Role.ADMIN)
     if noun in {"rubrics", "queues", "queue-items", "reviews"}:
         return client_of(Role.ENGINEER)
-    if noun in {"me/keys", "people"}:
+    if noun in {"me/keys", "me/sessions", "people", "invitations"}:
         client = Client()
-        client.force_login(key_owner() if noun == "me/keys" else make_user(Role.ADMIN))
+        client.force_login(key_owner() if noun.startswith("me/") else make_user(Role.ADMIN))
         return client
     return viewer
 

@@ -12,7 +12,9 @@ from django.core.management import call_command  # noqa: E402
 from django.urls import reverse  # noqa: E402
 
 from apps.accounts.api_keys import create_api_key  # noqa: E402
+from apps.accounts.invitations import create_invitation  # noqa: E402
 from apps.accounts.models import Role, User  # noqa: E402
+from apps.accounts.second_factor.authenticator_codes import start_setup  # noqa: E402
 from apps.alerts.subscription_changes import send_test  # noqa: E402
 from apps.exports.models import Export  # noqa: E402
 from apps.pairs.models import PairSet, PreferencePair  # noqa: E402
@@ -108,6 +110,7 @@ def main() -> None:
     save_suite(suite=suite, user=admin)
     of = {
         "person_edit": [User.objects.get(username="erika").pk],
+        "invitation_accept": [create_invitation(role="annotator", email="ida@example.org", by=admin)[1]],
         **{name: [dataset.slug] for name in PAGES_OF_DATASETS},
         **{name: [suite.slug] for name in ("suite_detail", "suite_edit", "suite_collect")},
         "deletion_detail": [deletion.pk],
@@ -155,6 +158,7 @@ def main() -> None:
     ):
         pages[name] = f"{reverse(f'dashboard:{name}')}?{query}"
     pages["rollout_find"] += "?q=the"
+    start_setup(user=admin)
     print(json.dumps({"pages": pages, "uploads": Upload.objects.count()}))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
@@ -113,6 +114,20 @@ def test_someone_deactivated_is_refused_and_hung_up_on():
         return await line.receive_output(timeout=DEADLINE)
 
     assert talk(line, deactivate) == {"type": "websocket.close", "code": 4404}
+    assert async_to_sync(socket(collection, cookie).connect)(timeout=DEADLINE)[0] is False
+
+
+def test_a_revoked_session_is_hung_up_on_and_refused():
+    collection, cookie = make_collection(), session()
+    line = socket(collection, cookie)
+
+    async def revoke() -> dict[str, object]:
+        await line.receive_from(timeout=DEADLINE)
+        await sync_to_async(Session.objects.filter(pk=cookie).delete)()
+        await announce_from_loop(collection.pk)
+        return await line.receive_output(timeout=DEADLINE)
+
+    assert talk(line, revoke) == {"type": "websocket.close", "code": 4404}
     assert async_to_sync(socket(collection, cookie).connect)(timeout=DEADLINE)[0] is False
 
 

@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import URLPattern, reverse
 
 from apps.accounts.api_keys import create_api_key
+from apps.accounts.invitations import create_invitation
 from apps.accounts.models import User
 from apps.accounts.sign_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
@@ -21,8 +22,10 @@ from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 from tests.reviews.queues import make_queue, make_rubric
 
-# Not pages: files.
+# Not pages: files, and the way to the identity provider and back.
 DOWNLOADS = {
+    "oidc_start",
+    "oidc_callback",
     "upload_rejected",
     "export_download",
     "export_file",
@@ -88,6 +91,7 @@ def samples(admin: User) -> dict[str, object]:
         "suite": make_suite().slug,
         "person": admin.pk,
         "sign": create_sign_in_link(user=admin),
+        "invitation": create_invitation(role="engineer", by=admin)[1],
     }
 
 
@@ -134,7 +138,7 @@ def test_a_page_holds_nothing_that_a_strict_policy_refuses(
 
 
 def test_the_pages_before_signing_in_keep_the_same_policy(client: Client, samples: dict[str, object]):
-    for address in ("/sign-in/", f"/sign-in/{samples['sign']}/"):
+    for address in ("/sign-in/", f"/sign-in/{samples['sign']}/", f"/invitations/{samples['invitation']}/"):
         reply = client.get(address)
         assert reply.status_code == 200
         assert faults(reply.text) == []

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -120,3 +121,34 @@ def test_a_database_with_tables_of_a_newer_version_is_refused():
 @pytest.mark.django_db
 def test_tables_of_this_version_are_no_objection():
     assert run_checks(tags=[PROCESS_STARTS], include_deployment_checks=True) == []
+
+
+SIGN_ON = {"issuer": "https://login.example.org", "client_id": "gymweb", "roles": {"team": "engineer"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ids"),
+    [
+        ({}, []),
+        ({"issuer": "http://127.0.0.1:9000"}, []),
+        ({"issuer": "http://localhost:9000/realm"}, []),
+        ({"issuer": "http://login.example.org"}, ["gymweb.E006"]),
+        ({"client_id": ""}, ["gymweb.E004"]),
+        ({"roles": {}}, ["gymweb.E005"]),
+        ({"roles": {"team": "owner"}}, ["gymweb.E005"]),
+        ({"issuer": ""}, ["gymweb.W003"]),
+        ({"issuer": "", "roles": {}, "client_id": ""}, []),
+    ],
+)
+def test_contradictory_settings_of_single_sign_on_are_named(settings, changes, ids):
+    settings.OIDC = replace(settings.OIDC, **{**SIGN_ON, **changes})
+    assert [one.id for one in checks.check_single_sign_on()] == ids
+
+
+def test_a_process_with_contradictory_settings_does_not_start(tmp_path):
+    given = {"GYMWEB_VAR": str(tmp_path), "GYMWEB_OIDC_ISSUER": "https://login.example.org"}
+    words = [sys.executable, "manage.py", "serve", "--port", "0"]
+    done = subprocess.run(
+        words, check=False, cwd=ROOT, env={**os.environ, **given}, capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert (done.returncode, "gymweb.E004" in done.stderr, "gymweb.E005" in done.stderr) == (1, True, True)

@@ -17,12 +17,16 @@ def default_base_url() -> str:
     return next((origin for origin in settings.CSRF_TRUSTED_ORIGINS if "*" not in origin), LOCAL_URL)
 
 
-def add_link_arguments(parser: ArgumentParser) -> None:
+def add_base_url(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--base-url",
         default=default_base_url(),
         help=f"base URL of the site, by default the first of GYMWEB_TRUSTED_ORIGINS, else {LOCAL_URL}",
     )
+
+
+def add_link_arguments(parser: ArgumentParser) -> None:
+    add_base_url(parser)
     parser.add_argument("--next", default="", metavar="PATH", help="the page that the link opens, for example /queues/")
 
 

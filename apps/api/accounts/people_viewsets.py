@@ -13,6 +13,8 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission
+from apps.accounts.second_factor.authenticator_codes import remove_second_factor
+from apps.accounts.sessions.browser_sessions import end_sessions_of
 from apps.accounts.sign_in import create_sign_in_link, invite_user
 from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import RowViewSet, operation
@@ -22,8 +24,8 @@ from apps.api.framework.declared_fields import DeclaredFields
 class PersonSerializer(DeclaredFields, serializers.ModelSerializer[User]):
     class Meta:
         model = User
-        fields = ["id", "username", "email", "role", "is_active", "last_login", "date_joined"]
-        read_only_fields = ["last_login", "date_joined"]
+        fields = ["id", "username", "email", "role", "is_active", "is_suspended", "last_login", "date_joined"]
+        read_only_fields = ["is_suspended", "last_login", "date_joined"]
 
 
 class PersonEditSerializer(PersonSerializer):
@@ -31,7 +33,7 @@ class PersonEditSerializer(PersonSerializer):
         read_only_fields = [*PersonSerializer.Meta.read_only_fields, "username"]
 
 
-class InvitationSerializer(DeclaredFields, serializers.ModelSerializer[User]):
+class NewPersonSerializer(DeclaredFields, serializers.ModelSerializer[User]):
     class Meta:
         model = User
         fields = ["username", "email", "role"]
@@ -40,6 +42,10 @@ class InvitationSerializer(DeclaredFields, serializers.ModelSerializer[User]):
 class LinkSerializer(serializers.Serializer[Any]):
     person = PersonSerializer()
     link = serializers.URLField(help_text="One-time sign-in link. It is shown only once.")
+
+
+class EndedSessionsSerializer(serializers.Serializer[Any]):
+    ended = serializers.IntegerField(help_text="Number of sessions that were ended")
 
 
 class PersonFilter(django_filters.FilterSet):
@@ -51,14 +57,17 @@ class PersonViewSet(RowViewSet):
     queryset = User.objects.all()
     serializer_class = PersonSerializer
     filterset_class = PersonFilter
-    permissions = dict.fromkeys(["list", "retrieve", "create", "partial_update", "link"], Permission.ACCOUNTS)
+    permissions = dict.fromkeys(
+        ["list", "retrieve", "create", "partial_update", "link", "end_sessions", "remove_second_factor"],
+        Permission.ACCOUNTS,
+    )
     # The response contains a sign-in link, which must not be stored.
     without_idempotency = frozenset({"create", "link"})
 
-    @extend_schema(request=InvitationSerializer, responses={201: LinkSerializer})
+    @extend_schema(request=NewPersonSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
         """Create a user: an account without a password, and a one-time sign-in link."""
-        person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(InvitationSerializer)}, by=self.user)
+        person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(NewPersonSerializer)}, by=self.user)
         return self._answer_link(person, token)
 
     @extend_schema(request=PersonEditSerializer, responses=PersonSerializer)
@@ -76,6 +85,19 @@ class PersonViewSet(RowViewSet):
         if not person.is_active:
             raise NotFound("This account is deactivated.")
         return self._answer_link(person, create_sign_in_link(user=person, by=self.user))
+
+    @operation(responses=EndedSessionsSerializer)
+    def end_sessions(self, request: Request, pk: str) -> Response:
+        """End all sessions of a user. The session of this request stays."""
+        keep = request._request.session.session_key
+        return Response({"ended": end_sessions_of(person=self.get_object(), by=self.user, keep=keep)})
+
+    @operation(responses=PersonSerializer)
+    def remove_second_factor(self, request: Request, pk: str) -> Response:
+        """Turn off two-factor authentication of a user who has lost the app and the recovery codes."""
+        person = self.get_object()
+        remove_second_factor(user=person, by=self.user)
+        return Response(PersonSerializer(person).data)
 
     def _answer_link(self, person: User, token: str) -> Response:
         link = self.request.build_absolute_uri(reverse("dashboard:sign_in_link", args=[token]))

@@ -124,7 +124,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "MarkManyRequest": {"tasks": [11, 12], **MARKS},
     "ChoicesRequest": {"mapping": "questions", "split_ratios": {"train": 0.9, "validation": 0.1}},
     "ApiKeyRequest": {"name": "nightly", "scopes": ["tasks:write", "rollouts:run"], "days": 90},
-    "InvitationRequest": {"username": "nora", "email": "nora@example.com", "role": "annotator"},
+    "NewPersonRequest": {"username": "nora", "email": "nora@example.com", "role": "annotator"},
+    "InvitationRequest": {"email": "nora@example.com", "role": "annotator", "days": 7},
     "PatchedPersonEditRequest": {"role": "engineer", "is_active": True},
     "SubscriptionRequest": {
         "name": "Team",

@@ -32,17 +32,8 @@ class Destination:
 
 _SET_UP = ("dataset", "suite", "upload", "task", "mapping", "deletion")
 _SETTINGS = (
-    "settings",
-    "account",
-    "people",
-    "person",
-    "redaction",
-    "secrets",
-    "outbound",
-    "key",
-    "alert",
-    "delivery",
-    "trace",
+    *("settings", "account", "second", "people", "person", "invitation", "redaction", "secrets", "outbound", "key"),
+    *("alert", "delivery", "trace"),
 )
 
 DESTINATIONS: tuple[Destination, ...] = (
@@ -111,8 +102,14 @@ DESTINATIONS: tuple[Destination, ...] = (
         "Import NeMo Gym configurations", "environment_import", "upload", Permission.CONFIGURE, "yaml", is_action=True
     ),
     Destination("New user", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
+    Destination("Invite user", "invitation_create", "plus", Permission.ACCOUNTS, "people invitation", is_action=True),
     Destination(
-        "Your account", "account", "key", Permission.OWN_ACCOUNT, "password api keys token profile", is_setting=True
+        "Your account",
+        "account",
+        "key",
+        Permission.OWN_ACCOUNT,
+        "password api keys token profile sessions two-factor",
+        is_setting=True,
     ),
     Destination("Users and roles", "people", "people", Permission.ACCOUNTS, "users accounts", is_setting=True),
     Destination("API keys", "settings_keys", "key", Permission.ACCOUNTS, "tokens", is_setting=True),

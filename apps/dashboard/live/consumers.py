@@ -15,6 +15,7 @@ from apps.accounts.models import User
 from apps.accounts.outage_log import DATABASE
 from apps.accounts.outages import is_outage
 from apps.accounts.permissions import Permission, user_may
+from apps.accounts.sessions.browser_sessions import is_session_open
 from apps.dashboard.live.followed_attempt import Mark, followed_rollouts, read_news
 from apps.dashboard.overview.collection_progress import mark_changes
 from apps.rollouts.metrics.page_figures import count_running
@@ -107,8 +108,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.send(text_data=html)
 
     def _render(self) -> str | None:
-        """Return None also if the user lost permission or changed their password, which ends all sessions."""
+        """Return None also if the user lost permission or changed their password, or if the session has ended."""
         opened_by: User = self.scope["user"]
+        if not is_session_open(self.scope["session"].session_key):
+            return None
         user = User.objects.filter(pk=opened_by.pk, password=opened_by.password).first()
         if user is None or not user_may(user, Permission.READ):
             return None

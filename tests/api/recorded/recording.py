@@ -29,7 +29,7 @@ HEADERS = (
 MEASURED = {"at", "duration", "heartbeat_age", "seconds"}
 VARIES = {
     re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?"): "TIME",
-    re.compile(r"gw_[\w-]+|\b[0-9a-f]{12}\b|(?<=/sign-in/)[\w-]+"): "KEY",
+    re.compile(r"gw_[\w-]+|\b[0-9a-f]{12}\b|(?<=/sign-in/)[\w-]+|(?<=testserver/invitations/)[\w-]+"): "KEY",
     re.compile(r"\b[0-9a-f]{32}\b"): "REQUEST",
     re.compile(r'(?<="seconds":)[\d.e-]+'): "SECONDS",
 }

@@ -7,9 +7,12 @@ from django.http import Http404
 from rest_framework import exceptions
 
 from apps.accounts.disk_space import DiskFull, Place, Shortage
+from apps.accounts.invitations import InvitationAccepted, InvitationEnded
 from apps.accounts.models import SavedView
+from apps.accounts.second_factor.authenticator_codes import CodeRefused, FactorUnreadable, SecondFactorRefused
+from apps.accounts.sessions.browser_sessions import NotYourSession
 from apps.accounts.table_preferences import NameTaken, NotYourView, ViewRefused
-from apps.accounts.user_accounts import LastAdmin
+from apps.accounts.user_accounts import LastAdmin, ManagedByProvider
 from apps.alerts.alert_delivery import AlertRefused
 from apps.alerts.subscription_changes import SubscriptionChanged
 from apps.environments.environment_changes import EnvironmentChanged
@@ -153,4 +156,11 @@ REFUSALS: list[Exception] = [
     AlertRefused(MESSAGE),
     SubscriptionChanged(MESSAGE),
     CannotCompare(MESSAGE),
+    InvitationEnded(),
+    InvitationAccepted(MESSAGE),
+    ManagedByProvider(MESSAGE, "field"),
+    SecondFactorRefused(MESSAGE),
+    FactorUnreadable(MESSAGE),
+    CodeRefused(),
+    NotYourSession(MESSAGE),
 ]

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.accounts.management.sign_in_links import add_link_arguments, link_query, sign_in_url
 from apps.accounts.models import User
 from apps.accounts.sign_in import create_sign_in_link
+from apps.accounts.user_accounts import ManagedByProvider
 
 
 class Command(BaseCommand):
@@ -23,5 +24,8 @@ class Command(BaseCommand):
         if user is None:
             raise CommandError(f"Unknown or inactive user {options['username']}.")
         query = link_query(options["next"])
-        token = create_sign_in_link(user=user, minutes=options["minutes"])
+        try:
+            token = create_sign_in_link(user=user, minutes=options["minutes"])
+        except ManagedByProvider as refused:
+            raise CommandError(str(refused)) from None
         self.stdout.write(sign_in_url(options["base_url"], token, query))

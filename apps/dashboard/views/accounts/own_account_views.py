@@ -1,4 +1,4 @@
-"""Views of the user's own account: password and API keys."""
+"""Views of the user's own account: password, API keys, two-factor authentication and sessions."""
 
 from typing import Any
 
@@ -14,10 +14,13 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 
 from apps.accounts.api_keys import NotYourKey, create_api_key, revoke_api_key
 from apps.accounts.key_bindings import KeymapRefused, remap_keys
-from apps.accounts.known_devices import remember_device
-from apps.accounts.models import ApiKey
+from apps.accounts.models import ApiKey, SignInMethod
 from apps.accounts.permissions import Permission, allow
-from apps.accounts.user_accounts import change_password
+from apps.accounts.second_factor.authenticator_codes import needs_code
+from apps.accounts.second_factor.recovery_codes import count_recovery_codes
+from apps.accounts.sessions.browser_sessions import record_session, sessions_of
+from apps.accounts.sessions.known_devices import remember_device
+from apps.accounts.user_accounts import ManagedByProvider, change_password, is_managed
 from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import answer, go
 from apps.dashboard.chrome.page_request import PageRequest
@@ -31,6 +34,11 @@ def _page(request: PageRequest, *, part: str, status: int = 200, **context: Any)
         "key_form": ApiKeyForm(prefix="key", person=person),
         "keys": person.api_keys.order_by("-id"),
         "mcp_url": request.build_absolute_uri(reverse("mcp")),
+        "sessions": sessions_of(person),
+        "current_session": request.session.session_key,
+        "has_second_factor": needs_code(person),
+        "recovery_codes": count_recovery_codes(person),
+        "is_managed": is_managed(person),
         **context,
     }
     return answer(request, "account/account.html", context, part=part, status=status)
@@ -52,11 +60,15 @@ def account(request: PageRequest) -> HttpResponse:
                 password=form.cleaned_data["password"],
                 revoke_keys=form.cleaned_data.get("revoke_keys", False),
                 by=person,
+                session_key=request.session.session_key,
             )
         except ValidationError as weak:
             form.add_error("password", weak)
+        except ManagedByProvider as refused:
+            form.add_error(None, str(refused))
         else:
-            update_session_auth_hash(request, person)
+            update_session_auth_hash(request, person)  # changes the key of the session
+            record_session(request, person, SignInMethod.PASSWORD)
             keys = f" {count_words(revoked, 'API key is', 'API keys are')} revoked." if revoked else ""
             messages.success(request, f"Your password is {done}. Your other sessions are signed out.{keys}")
             response = go(request, "dashboard:account")

@@ -7,11 +7,13 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 
-from apps.accounts.models import Role, User
+from apps.accounts.models import Invitation, Role, User
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission, allow
+from apps.accounts.second_factor.authenticator_codes import needs_code
+from apps.accounts.sessions.browser_sessions import sessions_of
 from apps.accounts.sign_in import create_sign_in_link, invite_user
-from apps.accounts.user_accounts import edit_user
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
+from apps.accounts.user_accounts import edit_user, is_managed
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.account_forms import PersonCreateForm, PersonEditForm
 from apps.dashboard.forms.fields import show_errors
@@ -21,7 +23,7 @@ _PERMISSIONS = {
     Permission.READ_TASKS: "read datasets and tasks",
     Permission.READ_QUEUES: "read queues and reviews",
     Permission.READ: "read everything else except secrets and users",
-    Permission.OWN_ACCOUNT: "manage their own password and API keys",
+    Permission.OWN_ACCOUNT: "manage their own sign-in and API keys",
     Permission.VIEWS: "save table views",
     Permission.COMMENT: "comment, flag and score",
     Permission.REVIEW: "review",
@@ -55,7 +57,8 @@ def people(request: PageRequest) -> HttpResponse:
         (role.label, [label for permission, label in _PERMISSIONS.items() if permission in ROLE_PERMISSIONS[role]])
         for role in Role
     ]
-    return answer(request, "people/list.html", {"people": rows, "roles": roles}, part="rows")
+    context = {"people": rows, "roles": roles, "invitations": Invitation.objects.open().order_by("-id")}
+    return answer(request, "people/list.html", context, part="rows")
 
 
 @never_cache
@@ -79,9 +82,15 @@ def person_edit(request: PageRequest, pk: int) -> HttpResponse:
             edit_user(person=person, **form.cleaned_data, by=request.user)
             messages.success(request, f"{person.username} is saved.")
             return go(request, "dashboard:people")
-    return answer_form(
-        request, "people/edit.html", {"form": form, "person": person, "keys": person.api_keys.order_by("-id")}
-    )
+    context = {
+        "form": form,
+        "person": person,
+        "keys": person.api_keys.order_by("-id"),
+        "sessions": sessions_of(person),
+        "has_second_factor": needs_code(person),
+        "is_managed": is_managed(person),
+    }
+    return answer_form(request, "people/edit.html", context)
 
 
 @never_cache
@@ -89,4 +98,6 @@ def person_edit(request: PageRequest, pk: int) -> HttpResponse:
 def person_link(request: PageRequest, pk: int) -> HttpResponse:
     """Create a one-time sign-in link for a user who forgot their password."""
     person = get_object_or_404(User, pk=pk, is_active=True)
-    return _link_page(request, person, create_sign_in_link(user=person, minutes=_LINK_MINUTES, by=request.user))
+    with show_refusal(request):
+        return _link_page(request, person, create_sign_in_link(user=person, minutes=_LINK_MINUTES, by=request.user))
+    return go(request, "dashboard:person_edit", pk)

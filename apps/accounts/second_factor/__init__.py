@@ -1,0 +1,1 @@
+"""Two-factor authentication of password accounts: codes of an authenticator app, and recovery codes."""

@@ -1,0 +1,1 @@
+"""Sign in at an OpenID Connect provider, whose groups decide the role."""
