@@ -136,7 +136,7 @@ SIGN_ON = {"issuer": "https://login.example.org", "client_id": "gymweb", "roles"
         ({"client_id": ""}, ["gymweb.E004"]),
         ({"roles": {}}, ["gymweb.E005"]),
         ({"roles": {"team": "owner"}}, ["gymweb.E005"]),
-        ({"issuer": ""}, ["gymweb.W003"]),
+        ({"issuer": ""}, ["gymweb.W005"]),
         ({"issuer": "", "roles": {}, "client_id": ""}, []),
     ],
 )

@@ -109,8 +109,8 @@ def read_secret(factor: SecondFactor) -> str:
         return cipher_for(_PURPOSE).decrypt(factor.secret_encrypted.encode()).decode()
     except InvalidToken:
         raise FactorUnreadable(
-            "The authenticator app cannot be checked, because GYMWEB_SECRET_KEY has changed. Use a recovery code, "
-            "or ask an admin to turn off two-factor authentication for your account."
+            "The authenticator app cannot be checked, because GYMWEB_SECRET_KEY has changed. Ask an admin to turn off "
+            "two-factor authentication for your account."
         ) from None
 
 
