@@ -17,6 +17,8 @@ from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
 from apps.exports.retention.retention_plan import RetentionRefused
+from apps.exports.trace_sends.destination_changes import DestinationChanged
+from apps.exports.trace_sends.send_orders import TraceSendRefused
 from apps.gym.gymconfig.merging import ConfigRefused, Problem
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
@@ -151,4 +153,6 @@ REFUSALS: list[Exception] = [
     RetentionRefused(MESSAGE, "field"),
     AlertRefused(MESSAGE),
     SubscriptionChanged(MESSAGE),
+    DestinationChanged(MESSAGE),
+    TraceSendRefused(MESSAGE, "field"),
 ]
