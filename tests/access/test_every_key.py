@@ -158,7 +158,14 @@ def test_the_scopes_change_exactly():
         "rubrics",
         "saved-views",
     }
-    assert words(may_write(Scope.EXPORT)) == {"collections", "exports", "pair-sets", "pairs", "rollouts"}
+    assert words(may_write(Scope.EXPORT)) == {
+        "collections",
+        "exports",
+        "pair-sets",
+        "pairs",
+        "rollouts",
+        "trace-sends",
+    }
     everything = may_write(Scope.ADMIN)
     for scope in Scope.values:
         assert may_write(scope) <= everything

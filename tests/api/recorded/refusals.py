@@ -20,6 +20,8 @@ from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
 from apps.exports.retention.retention_plan import RetentionRefused
+from apps.exports.trace_sends.destination_changes import DestinationChanged
+from apps.exports.trace_sends.send_orders import TraceSendRefused
 from apps.gym.gymconfig.merging import ConfigRefused, Problem
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
@@ -163,4 +165,6 @@ REFUSALS: list[Exception] = [
     FactorUnreadable(MESSAGE),
     CodeRefused(),
     NotYourSession(MESSAGE),
+    DestinationChanged(MESSAGE),
+    TraceSendRefused(MESSAGE, "field"),
 ]
