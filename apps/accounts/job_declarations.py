@@ -11,7 +11,18 @@ from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 
 Work = Callable[[], bool]
-Thread = Literal["alerts", "background_jobs", "checks", "datasets", "figures", "scans", "server_metrics", "words"]
+Thread = Literal[
+    "alerts",
+    "background_jobs",
+    "checks",
+    "datasets",
+    "figures",
+    "scans",
+    "server_metrics",
+    "tracking",
+    "tracking_sends",
+    "words",
+]
 """The thread that runs a job. Jobs on one thread wait for each other, so long jobs have their own."""
 
 
