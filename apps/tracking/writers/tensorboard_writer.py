@@ -50,10 +50,11 @@ def _scalars(values: dict[str, float]) -> Any:
     summary_pb2 = importlib.import_module("tensorboard.compat.proto.summary_pb2")
     tensor = importlib.import_module("tensorboard.util.tensor_util").make_tensor_proto
     metadata = importlib.import_module("tensorboard.plugins.scalar.metadata").create_summary_metadata
-    # As doubles: `simple_value` would round the figures to 32 bits.
+    # `simple_value` would round the figures to 32 bits.
+    float64 = importlib.import_module("numpy").float64
     return summary_pb2.Summary(
         value=[
-            summary_pb2.Summary.Value(tag=name, tensor=tensor(value, dtype="float64"), metadata=metadata("", ""))
+            summary_pb2.Summary.Value(tag=name, tensor=tensor(float64(value)), metadata=metadata("", ""))
             for name, value in values.items()
         ]
     )
@@ -73,10 +74,11 @@ def _hyperparameters(batch: dict[str, Any]) -> Any:
         else:
             session.hparams[name].string_value = str(value)
     content = plugin_data.HParamsPluginData(session_start_info=session)
+    described = metadata.create_summary_metadata(content)
+    # Otherwise the order of the settings would differ between processes, and with it the beginning of the file.
+    described.plugin_data.content = content.SerializeToString(deterministic=True)
     value = summary_pb2.Summary.Value(
-        tag=metadata.SESSION_START_INFO_TAG,
-        metadata=metadata.create_summary_metadata(content),
-        tensor=metadata.NULL_TENSOR,
+        tag=metadata.SESSION_START_INFO_TAG, metadata=described, tensor=metadata.NULL_TENSOR
     )
     return summary_pb2.Summary(value=[value])
 
@@ -85,7 +87,7 @@ def _text(tag: str, text: str) -> Any:
     summary_pb2 = importlib.import_module("tensorboard.compat.proto.summary_pb2")
     tensor = importlib.import_module("tensorboard.util.tensor_util").make_tensor_proto
     metadata = importlib.import_module("tensorboard.plugins.text.metadata").create_summary_metadata
-    value = summary_pb2.Summary.Value(tag=tag, tensor=tensor([text.encode()], dtype=object), metadata=metadata("", ""))
+    value = summary_pb2.Summary.Value(tag=tag, tensor=tensor([text.encode()]), metadata=metadata("", ""))
     return summary_pb2.Summary(value=[value])
 
 
