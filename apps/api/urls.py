@@ -36,6 +36,7 @@ from apps.api.reviews.rubric_viewsets import RubricViewSet
 from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
 from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 from apps.api.rollouts.scan_viewsets import ScanViewSet
+from apps.api.tracking_viewsets import HubPushViewSet, TrackedRunViewSet, TrackerViewSet
 
 VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "datasets": DatasetViewSet,
@@ -56,6 +57,9 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "pair-sets": PairSetViewSet,
     "pairs": PairViewSet,
     "exports": ExportViewSet,
+    "trackers": TrackerViewSet,
+    "tracked-runs": TrackedRunViewSet,
+    "hub-pushes": HubPushViewSet,
     "redaction-patterns": RedactionPatternViewSet,
     "alert-subscriptions": SubscriptionViewSet,
     "alert-deliveries": DeliveryViewSet,

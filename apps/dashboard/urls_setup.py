@@ -13,6 +13,7 @@ from apps.dashboard.views.accounts import (
     storage_views,
 )
 from apps.dashboard.views.datasets import dataset_views, suite_views, task_views, upload_views
+from apps.dashboard.views.output import tracking_views
 from apps.dashboard.views.setup import (
     agent_views,
     environment_views,
@@ -49,6 +50,10 @@ urlpatterns: list[URLPattern] = [
     path("settings/alerts/<int:pk>/delete/", alert_views.alert_delete, name="alert_delete"),
     path("settings/alerts/<int:pk>/test/", alert_views.alert_test, name="alert_test"),
     path("settings/alerts/deliveries/<int:pk>/replay/", alert_views.delivery_replay, name="delivery_replay"),
+    path("settings/trackers/", tracking_views.tracker_list, name="tracker_list"),
+    path("settings/trackers/new/", tracking_views.tracker_edit, name="tracker_create"),
+    path("settings/trackers/<int:pk>/edit/", tracking_views.tracker_edit, name="tracker_edit"),
+    path("settings/trackers/<int:pk>/delete/", tracking_views.tracker_delete, name="tracker_delete"),
     path("redaction/", settings_views.redaction, name="redaction"),
     path("redaction/try/", settings_views.redaction_try, name="redaction_try"),
     path("redaction/<int:pk>/delete/", settings_views.redaction_delete, name="redaction_delete"),

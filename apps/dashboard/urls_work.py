@@ -11,7 +11,7 @@ from apps.dashboard.views.collections import (
     matrix_views,
     steering_views,
 )
-from apps.dashboard.views.output import export_views, pair_views, reverification_views, scan_views
+from apps.dashboard.views.output import export_views, pair_views, reverification_views, scan_views, tracking_views
 from apps.dashboard.views.rollouts import (
     rollout_table_views,
     selection_views,
@@ -35,6 +35,10 @@ urlpatterns: list[URLPattern] = [
     path("collections/<int:pk>/tasks/", figure_views.collection_tasks, name="collection_tasks"),
     path("collections/<int:pk>/failures/", figure_views.collection_failures, name="collection_failures"),
     path("collections/<int:pk>/figures/<slug:name>.csv", figure_views.collection_figure, name="collection_figure"),
+    path("collections/<int:pk>/tracking/", tracking_views.collection_tracking, name="collection_tracking"),
+    path("tracked-runs/<int:pk>/stop/", tracking_views.tracked_run_stop, name="tracked_run_stop"),
+    path("tracked-runs/<int:pk>/resend/", tracking_views.tracked_run_resend, name="tracked_run_resend"),
+    path("tracked-runs/<int:pk>/delete/", tracking_views.tracked_run_delete, name="tracked_run_delete"),
     path("collections/<int:pk>/pause/", steering_views.collection_pause, name="collection_pause"),
     path("collections/<int:pk>/resume/", steering_views.collection_resume, name="collection_resume"),
     path("collections/<int:pk>/limits/", steering_views.collection_adjust, name="collection_adjust"),
@@ -113,6 +117,7 @@ urlpatterns: list[URLPattern] = [
     path("exports/<int:pk>/delete/", export_views.export_delete, name="export_delete"),
     path("exports/<int:pk>/download/", export_views.export_download, name="export_download"),
     path("exports/<int:pk>/files/<str:name>", export_views.export_file, name="export_file"),
+    path("exports/<int:pk>/push/", tracking_views.export_push, name="export_push"),
     path("exports/<int:pk>/manifest/", export_views.export_manifest, name="export_manifest"),
     path("workers/", worker_views.worker_list, name="worker_list"),
     path("workers/<int:pk>/drain/", worker_views.worker_drain, name="worker_drain"),

@@ -63,9 +63,10 @@ def _read(module: str, answer: dict[str, Any], request: dict[str, Any]) -> dict[
         result: dict[str, Any] = answer["result"]
         return result
     if "missing" in answer:
-        python = settings.TRACKING_PYTHON or sys.executable
+        where = "the Python of GYMWEB_TRACKING_PYTHON" if settings.TRACKING_PYTHON else "GymWeb’s Python"
         raise TrackerFailed(
-            f"{python} has no module {answer['missing']}. Run: {python} -m pip install {PACKAGES[module]}",
+            f"The module {answer['missing']} is not installed. Run with {where}: "
+            f"python -m pip install {PACKAGES[module]}",
             is_final=True,
         )
     message = str(answer["error"])

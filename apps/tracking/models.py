@@ -95,7 +95,7 @@ class TrackedRun(Dated, Sent):
     config = models.JSONField(default=dict, editable=False, help_text="Settings of the collection")
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     run_id = models.CharField(max_length=100, blank=True, help_text="ID of the run at the tracker")
-    url = models.CharField(max_length=1000, blank=True, help_text="URL of the run, or path of its files")
+    url = models.CharField(max_length=1000, blank=True, help_text="URL of the run, or path of its files in GYMWEB_VAR")
     recorded = models.PositiveIntegerField(default=0, help_text="Number of stored points")
     sent = models.PositiveIntegerField(default=0, help_text="Number of points that the tracker has confirmed")
     is_complete = models.BooleanField(default=False, help_text="The collection has finished, and all points are stored")
@@ -120,6 +120,11 @@ class TrackedRun(Dated, Sent):
 
     def __str__(self) -> str:
         return f"{self.name} in {self.tracker}"
+
+    @property
+    def is_linked(self) -> bool:
+        """Return True if `url` is the URL of a page, not the path of local files."""
+        return self.url.startswith(("http://", "https://"))
 
 
 class TrackedPoint(models.Model):

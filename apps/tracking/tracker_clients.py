@@ -16,6 +16,7 @@ from apps.tracking.mlflow_client import MlflowClient
 from apps.tracking.models import TrackedRun, Tracker
 from apps.tracking.run_batches import RunBatch, SentRun, TrackerClient
 
+WANDB_ADDRESS = "https://api.wandb.ai"
 WRITER_SECONDS = 90.0
 
 
@@ -33,7 +34,7 @@ class PackageClient:
             await asyncio.to_thread(lookups.check_saved_url, OutboundPolicy(settings.OUTBOUND_ALLOW), address)
         request = {**self._request, "batch": msgspec.to_builtins(batch)}
         sent = await asyncio.to_thread(run_writer, self._module, request, seconds=WRITER_SECONDS)
-        return SentRun(sent["run_id"], sent["url"])
+        return SentRun(sent["run_id"], _hide_folder(sent["url"]))
 
 
 def open_client(run: TrackedRun, outbound: Outbound) -> TrackerClient:
@@ -50,7 +51,11 @@ def open_client(run: TrackedRun, outbound: Outbound) -> TrackerClient:
     return PackageClient("tensorboard_writer", run_folder(run), rewrites=True)
 
 
-WANDB_ADDRESS = "https://api.wandb.ai"
+def _hide_folder(place: str) -> str:
+    """Return a path of local files without the data folder, for users who may not see paths."""
+    root = Path(settings.TRACKING_DIR).absolute()
+    path = Path(place)
+    return str(path.relative_to(root.parent)) if path.is_relative_to(root) else place
 
 
 def run_folder(run: TrackedRun) -> Path:

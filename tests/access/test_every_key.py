@@ -156,7 +156,15 @@ def test_the_scopes_change_exactly():
         "rubrics",
         "saved-views",
     }
-    assert words(may_write(Scope.EXPORT)) == {"collections", "exports", "pair-sets", "pairs", "rollouts"}
+    assert words(may_write(Scope.EXPORT)) == {
+        "collections",
+        "exports",
+        "hub-pushes",
+        "pair-sets",
+        "pairs",
+        "rollouts",
+        "tracked-runs",
+    }
     everything = may_write(Scope.ADMIN)
     for scope in Scope.values:
         assert may_write(scope) <= everything

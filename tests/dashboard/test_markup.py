@@ -16,7 +16,7 @@ from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
-from tests.api.rows import make_scan, make_subscription, make_suite
+from tests.api.rows import make_scan, make_subscription, make_suite, make_tracked_run
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 from tests.reviews.queues import make_queue, make_rubric
@@ -84,6 +84,7 @@ def samples(admin: User) -> dict[str, object]:
         "reverification": Reverification.objects.create(collection=collection, total=2).pk,
         "scan": make_scan().pk,
         "alert": make_subscription().pk,
+        "tracker": make_tracked_run(collection=collection).tracker_id,
         "suite": make_suite().slug,
         "person": admin.pk,
         "sign": create_sign_in_link(user=admin),

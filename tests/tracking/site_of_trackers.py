@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from django.conf import settings
 from django.utils import timezone
 
 from apps.rollouts.models import Collection
@@ -93,7 +94,12 @@ def mlflow_server(folder: Path, port: int = 0) -> Iterator[str]:
     port = port or find_port()
     address = f"http://127.0.0.1:{port}"
     command = [str(PYTHON), "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "files")]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{folder}/mlflow.db",
+        "--artifacts-destination",
+        str(folder / "files"),
+    ]
     environment = {"PATH": f"{PYTHON.parent}:/usr/bin:/bin", "HOME": str(folder), "MLFLOW_DISABLE_TELEMETRY": "true"}
     with (folder / "mlflow.log").open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True)
@@ -102,6 +108,11 @@ def mlflow_server(folder: Path, port: int = 0) -> Iterator[str]:
             yield address
         finally:
             end_group(server)
+
+
+def local_path(run: TrackedRun) -> Path:
+    """Return the path of the files of a run."""
+    return Path(settings.TRACKING_DIR).parent / run.url
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:

@@ -5,7 +5,6 @@ Without the environment of `make test-tracking` every test here is skipped by na
 
 import json
 import subprocess
-from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
@@ -24,6 +23,7 @@ from tests.tracking.site_of_trackers import (
     add_rollouts,
     ask,
     finish,
+    local_path,
     make_due,
     make_finished,
     make_running,
@@ -183,16 +183,17 @@ def test_tensorboard_reads_every_point_once_while_the_file_grows():
     run = track(collection, make_tracker("tensorboard"), samples=4)
     work()
     run.refresh_from_db()
-    first = json.loads(ask(TENSORBOARD, run.url))
+    folder = local_path(run)
+    first = json.loads(ask(TENSORBOARD, folder))
     assert [step for step, _ in first["mean_reward"]] == [6]
-    (file,) = Path(run.url).iterdir()
+    (file,) = folder.iterdir()
     beginning = file.read_bytes()
     add_rollouts(collection, "step-200")
     finish(collection)
     work()
     # A running TensorBoard continues at its position in the file.
     assert file.read_bytes().startswith(beginning)
-    found = json.loads(ask(TENSORBOARD, run.url))
+    found = json.loads(ask(TENSORBOARD, folder))
     whole, by_version = ours(collection)
     assert found["mean_reward"][-1] == [12, whole["mean_reward"]]
     assert {name: found[name][-1][1] for name in whole} == whole
@@ -216,7 +217,7 @@ def test_wandb_offline_files_have_every_point_once():
     work()
     run.refresh_from_db()
     assert (run.state, run.error) == ("finished", "")
-    rows, config, summary = json.loads(ask(WANDB, run.url))
+    rows, config, summary = json.loads(ask(WANDB, local_path(run)))
     whole, by_version = ours(collection)
     of_collection = [row for row in rows if "mean_reward" in row]
     assert [row["rollouts_finished"] for row in of_collection] == [6, 12]
@@ -230,7 +231,7 @@ def test_wandb_offline_files_have_every_point_once():
     assert (config["name"], config["repeats"]) == (collection.label, 2)
     assert summary["samples"]["nrows"] == 4
     synced = subprocess.run(
-        [PYTHON, "-m", "wandb", "sync", "--dry-run", run.url], check=True, capture_output=True, text=True
+        [PYTHON, "-m", "wandb", "sync", "--dry-run", local_path(run)], check=True, capture_output=True, text=True
     )
     assert f"run-{run.key.hex}.wandb" in synced.stderr
 
@@ -244,7 +245,7 @@ def test_trackio_has_every_point_once_after_a_crash(monkeypatch):
     work()
     run.refresh_from_db()
     assert (run.state, run.error) == ("finished", "")
-    logs, config = json.loads(ask(TRACKIO, run.url, "training"))
+    logs, config = json.loads(ask(TRACKIO, local_path(run), "training"))
     whole, by_version = ours(collection)
     of_collection = [row for row in logs if "mean_reward" in row]
     assert [{name: row[name] for name in whole} for row in of_collection] == [whole]

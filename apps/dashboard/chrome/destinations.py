@@ -31,7 +31,19 @@ class Destination:
 
 
 _SET_UP = ("dataset", "suite", "upload", "task", "mapping", "deletion")
-_SETTINGS = ("settings", "account", "people", "person", "redaction", "secrets", "outbound", "key", "alert", "delivery")
+_SETTINGS = (
+    "settings",
+    "account",
+    "people",
+    "person",
+    "redaction",
+    "secrets",
+    "outbound",
+    "key",
+    "alert",
+    "delivery",
+    "tracker",
+)
 
 DESTINATIONS: tuple[Destination, ...] = (
     Destination("Overview", "home", "home", Permission.READ, "home start", "", ("home",)),
@@ -112,6 +124,14 @@ DESTINATIONS: tuple[Destination, ...] = (
     ),
     Destination(
         "Alerts", "alert_list", "refresh", Permission.CONFIGURE, "webhooks slack e-mail notifications", is_setting=True
+    ),
+    Destination(
+        "Trackers",
+        "tracker_list",
+        "models",
+        Permission.READ,
+        "wandb weights biases mlflow trackio tensorboard experiments",
+        is_setting=True,
     ),
     Destination("Redaction", "redaction", "pairs", Permission.CONFIGURE, "credentials patterns", is_setting=True),
     Destination(

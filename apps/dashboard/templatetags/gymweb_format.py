@@ -36,6 +36,7 @@ _GOOD = {
     "checked",
     "done",
     "accepted",
+    "pushed",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
 _WARN = {"paused", "half_open", "draft", "empty", "disputed", "throttled"}

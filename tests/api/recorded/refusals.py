@@ -59,6 +59,9 @@ from apps.tasks.task_marks import MarkRefused
 from apps.tasks.upload_choices import ChoiceRefused
 from apps.tasks.upload_jobs import NotWaiting
 from apps.tasks.upload_turns import DatasetIsBusy
+from apps.tracking.hub_pushes import PushRefused
+from apps.tracking.run_links import RunNotActive, TrackingRefused
+from apps.tracking.tracker_changes import TrackerChanged
 
 WITH_A_MESSAGE = [
     AttemptEnded,
@@ -151,4 +154,8 @@ REFUSALS: list[Exception] = [
     RetentionRefused(MESSAGE, "field"),
     AlertRefused(MESSAGE),
     SubscriptionChanged(MESSAGE),
+    TrackingRefused(MESSAGE, "field"),
+    RunNotActive(MESSAGE),
+    TrackerChanged(MESSAGE),
+    PushRefused(MESSAGE, "field"),
 ]
