@@ -5,6 +5,7 @@ steps, times and values, and each tracker recognises them (see its client), so t
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
-from apps.gym.calls.outbound import OutboundFailed
+from apps.gym.calls.outbound import Outbound, OutboundFailed
 from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.errors import PolicyError
 from apps.policies.policy_clients import open_outbound
@@ -22,6 +23,8 @@ from apps.tracking.run_batches import Point, RunBatch, SentRun, TrackerClient, T
 from apps.tracking.sample_tables import sample_rollouts
 from apps.tracking.send_leases import claim_due, store_failure, store_success
 from apps.tracking.tracker_clients import open_client
+
+logger = logging.getLogger(__name__)
 
 BATCH = 8
 """Maximum runs that are sent at the same time."""
@@ -54,16 +57,7 @@ def send_runs() -> bool:
 def send_claimed(runs: Sequence[TrackedRun]) -> None:
     """Send one batch of each run, and store the results."""
     outbound = open_outbound()
-    attempts = []
-    for run in runs:
-        try:
-            client = open_client(run, outbound)
-        except PolicyError:
-            _store_failure(
-                run, TrackerFailed("GYMWEB_SECRET_KEY has changed. Enter the credential again.", is_final=True)
-            )
-            continue
-        attempts.append(_Attempt(run, client, make_batch(run, rewrites=client.rewrites)))
+    attempts = [attempt for run in runs if (attempt := _prepare(run, outbound))]
 
     async def send_all() -> list[SentRun | BaseException]:
         try:
@@ -74,10 +68,21 @@ def send_claimed(runs: Sequence[TrackedRun]) -> None:
     for attempt, result in zip(attempts, asyncio.run(send_all()), strict=True):
         if isinstance(result, SentRun):
             _store_success(attempt, result)
-        elif isinstance(result, TrackerFailed):
-            _store_failure(attempt.run, result)
         else:
-            raise result
+            _store_failure(attempt.run, result)
+
+
+def _prepare(run: TrackedRun, outbound: Outbound) -> _Attempt | None:
+    """Return the next attempt of a run. An error of one run does not delay the others."""
+    try:
+        client = open_client(run, outbound)
+        return _Attempt(run, client, make_batch(run, rewrites=client.rewrites))
+    except PolicyError:
+        message = "GYMWEB_SECRET_KEY has changed. Enter the credential of the tracker again."
+        _store_failure(run, TrackerFailed(message, is_final=True))
+    except Exception as problem:
+        _store_failure(run, problem)
+    return None
 
 
 async def _send(attempt: _Attempt) -> SentRun:
@@ -140,6 +145,11 @@ def _store_success(attempt: _Attempt, sent: SentRun) -> None:
     store_success(TrackedRun.objects.filter(state=State.ACTIVE), run, changes)
 
 
-def _store_failure(run: TrackedRun, problem: TrackerFailed) -> None:
+def _store_failure(run: TrackedRun, problem: BaseException) -> None:
     active = TrackedRun.objects.filter(state=State.ACTIVE)
-    store_failure(active, run, str(problem), is_final=problem.is_final, failed={"state": State.FAILED})
+    message, is_final = str(problem), isinstance(problem, TrackerFailed) and problem.is_final
+    if not isinstance(problem, TrackerFailed):
+        # Users see the message in the row; the log has the traceback.
+        logger.error("%s could not be sent", run, exc_info=problem)
+        message = f"{type(problem).__name__}: {problem}"
+    store_failure(active, run, message, is_final=is_final, failed={"state": State.FAILED})
