@@ -41,7 +41,7 @@ def run_writer(module: str, request: dict[str, Any], *, seconds: float) -> dict[
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**{name: os.environ[name] for name in _PASSED_ON if name in os.environ}, "HOME": str(home)},
+        env={**{name: value for name, value in os.environ.items() if name in _PASSED_ON}, "HOME": str(home)},
         start_new_session=True,
     )
     try:

@@ -12,7 +12,7 @@ from typing import Any
 def write(request: dict[str, Any]) -> dict[str, Any]:
     """Write the points of the batch. `request["folder"]` is the data folder of Trackio (TRACKIO_DIR)."""
     batch = request["batch"]
-    os.environ["TRACKIO_DIR"] = request["folder"]
+    os.environ.update(TRACKIO_DIR=request["folder"])
     storage = importlib.import_module("trackio.sqlite_storage").SQLiteStorage
     rows = [(str(point["number"]), point["step"], point["at"], _values(point)) for point in batch["points"]]
     if batch["samples"]:

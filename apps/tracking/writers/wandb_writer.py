@@ -34,11 +34,9 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(request: dict[str, Any], folder: Path, *, is_online: bool) -> Any:
-    os.environ["WANDB_DIR"] = str(folder)
+    os.environ.update(WANDB_DIR=str(folder))
     if is_online:
-        os.environ["WANDB_API_KEY"] = request["secret"]
-    if request["address"]:
-        os.environ["WANDB_BASE_URL"] = request["address"]
+        os.environ.update(WANDB_API_KEY=request["secret"], WANDB_BASE_URL=request["address"])
     wandb = importlib.import_module("wandb")
     settings = wandb.Settings(
         mode="online" if is_online else "offline",
