@@ -62,6 +62,9 @@ class TrackerForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @spec_form(TrackingSpec, leave=["collection"])
 class TrackingForm(forms.Form):
+    # A menu of names: trackers are few and have no slugs.
+    tracker = forms.ModelChoiceField(Tracker.objects.all(), label="Tracker", empty_label="Choose a tracker")
+
     def spec(self, collection: Collection) -> TrackingSpec:
         return TrackingSpec(collection=collection, **self.cleaned_data)
 
