@@ -299,6 +299,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.tracking.run_points.record_points",
     "apps.tracking.run_delivery.send_runs",
     "apps.tracking.hub_pushes.push_exports",
+    "apps.tracking.run_folders.sweep_run_folders",
 ]
 
 # Trackers: a Python with their packages, empty for the Python of GymWeb, and the Hub to which exports are pushed.

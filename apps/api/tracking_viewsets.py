@@ -63,7 +63,7 @@ class TrackerViewSet(DestroyModelMixin, UpdateModelMixin, CreateModelMixin, RowV
         serializer.instance = save_tracker(tracker=tracker, secret=secret, user=self.user)
 
     def perform_destroy(self, instance: Tracker) -> None:
-        """Delete a tracker with its links to collections. Runs at its server are kept."""
+        """Delete a tracker with its links to collections and local files. Runs on its server are kept."""
         delete_tracker(tracker=instance, user=self.user)
 
 

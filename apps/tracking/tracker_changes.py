@@ -83,7 +83,7 @@ def _address_problem(tracker: Tracker, *, has_secret: bool) -> str:
 
 
 def delete_tracker(*, tracker: Tracker, user: User | None = None) -> None:
-    """Delete a tracker with its links. Runs at its server and files of runs are kept."""
+    """Delete a tracker with its links. Workers delete local files of its runs. Runs on its server are kept."""
     with transaction.atomic():
         record(user=user, action="tracker.delete", target=tracker.name, before=describe(tracker))
         tracker.delete()

@@ -17,11 +17,13 @@ from apps.tracking.models import TrackedRun, Tracker
 from apps.tracking.point_values import collection_values, version_values
 from apps.tracking.run_batches import RunBatch
 from apps.tracking.run_delivery import make_batch, send_runs
+from apps.tracking.run_folders import sweep_run_folders
 from apps.tracking.run_links import RunNotActive, TrackingRefused, delete_run, resend_run, stop_run
 from apps.tracking.run_points import number_version, record_points
 from apps.tracking.sample_tables import sample_rollouts
 from apps.tracking.send_leases import GIVE_UP_AFTER, claim_due, store_failure
 from apps.tracking.tracker_changes import save_tracker
+from apps.tracking.tracker_clients import run_folder
 from tests.factories import make_rollout, make_trace, make_user
 from tests.tracking.site_of_trackers import (
     REWARDS,
@@ -296,8 +298,13 @@ def test_deleting_a_collection_or_a_tracker_deletes_its_runs():
     delete_run(run=run)
     run = track(collection, make_tracker("tensorboard"))
     record()
+    folder, other = run_folder(run), run_folder(track(collection, make_tracker("tensorboard")))
+    for made in (folder, other):
+        made.mkdir(parents=True)
     run.tracker.delete()
-    assert not TrackedRun.objects.exists()
+    sweep_run_folders()
+    assert TrackedRun.objects.count() == 1
+    assert (folder.exists(), other.exists()) == (False, True)
 
 
 def test_an_unexpected_error_of_one_run_does_not_stop_the_others(monkeypatch):

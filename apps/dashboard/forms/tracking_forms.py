@@ -23,7 +23,7 @@ class TrackerForm(forms.ModelForm):  # type: ignore[type-arg]
             required=False,
             max_length=MAX_SECRET,
             widget=forms.PasswordInput(attrs=_PRIVATE),
-            help_text="API key of W&B, or token of MLflow (user:password for basic authentication). Stored encrypted",
+            help_text="MLflow: token, or user:password. Weights & Biases: API key; without one, files are written offline",
         )
     )
     delete_secret = forms.BooleanField(label="Delete the stored credential", required=False)
@@ -32,9 +32,7 @@ class TrackerForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Tracker
         fields = ["name", "kind", "address", "project"]
         labels = {"address": "URL"}
-        help_texts = {
-            "address": "MLflow: its server. W&B: empty for wandb.ai, or without a credential for offline files"
-        }
+        help_texts = {"address": "MLflow: URL of the server. Weights & Biases: only for a server of your own"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
