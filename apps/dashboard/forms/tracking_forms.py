@@ -23,7 +23,7 @@ class TrackerForm(forms.ModelForm):  # type: ignore[type-arg]
             required=False,
             max_length=MAX_SECRET,
             widget=forms.PasswordInput(attrs=_PRIVATE),
-            help_text="MLflow: token, or user:password. Weights & Biases: API key; without one, files are written offline",
+            help_text="MLflow: token, or user:password. Weights & Biases: API key; empty for offline files",
         )
     )
     delete_secret = forms.BooleanField(label="Delete the stored credential", required=False)
