@@ -17,6 +17,7 @@ Thread = Literal[
     "checks",
     "datasets",
     "figures",
+    "hub_pushes",
     "scans",
     "server_metrics",
     "tracking",

@@ -54,7 +54,7 @@ def run_writer(module: str, request: dict[str, Any], *, seconds: float) -> dict[
         answer = orjson.loads(output)
     except ValueError:
         last = (messages.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        raise TrackerFailed(f"{PACKAGES[module]} ended with an error: {cut(last, 300)}") from None
+        raise TrackerFailed(f"{PACKAGES[module]} ended with an error: {_hide_secret(last, request)}") from None
     return _read(module, answer, request)
 
 
@@ -69,10 +69,14 @@ def _read(module: str, answer: dict[str, Any], request: dict[str, Any]) -> dict[
             f"python -m pip install {PACKAGES[module]}",
             is_final=True,
         )
-    message = str(answer["error"])
-    if secret := request.get("secret"):
-        message = message.replace(secret, "…")
-    raise TrackerFailed(cut(message, 400), is_final=answer["is_final"] or answer["status"] in _FINAL)
+    raise TrackerFailed(
+        _hide_secret(str(answer["error"]), request), is_final=answer["is_final"] or answer["status"] in _FINAL
+    )
+
+
+def _hide_secret(message: str, request: dict[str, Any]) -> str:
+    secret = request.get("secret")
+    return cut(message.replace(secret, "…") if secret else message, 400)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -6,6 +6,7 @@ result, the push is repeated. The Hub makes no second commit from equal files.
 
 import re
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -29,10 +30,12 @@ from apps.tracking.client_processes import run_writer
 from apps.tracking.models import HubPush
 from apps.tracking.page_links import page_link
 from apps.tracking.run_batches import TrackerFailed
-from apps.tracking.send_leases import LEASE, claim_due, store_failure, store_success
+from apps.tracking.send_leases import claim_due, store_failure, store_success
 
 State = HubPush.State
-PUSH_SECONDS = LEASE.total_seconds() - 20
+PUSH_LEASE = timedelta(hours=1)
+"""Large exports take long. After this time, the push of a worker that died is repeated."""
+PUSH_SECONDS = PUSH_LEASE.total_seconds() - 60
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}/[A-Za-z0-9][\w.\-]{0,95}", re.ASCII)
 
 
@@ -87,10 +90,10 @@ def _pending() -> QuerySet[HubPush]:
     return HubPush.objects.filter(state=State.PENDING)
 
 
-@background_job(thread="tracking_sends", waiting=_pending)
+@background_job(thread="hub_pushes", waiting=_pending)
 def push_exports() -> bool:
     """Background job: make the pushes that are due. Return True if there was one."""
-    claimed = claim_due(_pending().select_related("export"), most=1)
+    claimed = claim_due(_pending().select_related("export"), most=1, lease=PUSH_LEASE)
     for push in claimed:
         try:
             found = _push(push)

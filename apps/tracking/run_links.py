@@ -17,7 +17,7 @@ from apps.tracking.tracker_clients import run_folder
 from apps.tracking.tracking_spec import TrackingSpec
 
 State = TrackedRun.State
-_PROJECT = re.compile(r"[\w.\- ]+")
+_PROJECT = re.compile(r"\w[\w.\- ]*")
 
 
 class TrackingRefused(Refusal, code="tracking-refused"):
@@ -32,7 +32,9 @@ def track_collection(spec: TrackingSpec, *, user: User | None = None) -> Tracked
     """Link a collection to a new run. Workers send it within seconds. Raise TrackingRefused."""
     project = clean_line((spec.project or spec.tracker.project).strip(), 100)
     if not _PROJECT.fullmatch(project):
-        raise TrackingRefused("Use letters, digits, spaces, dots, hyphens and underscores.", "project")
+        raise TrackingRefused(
+            "Begin with a letter or digit, and use letters, digits, spaces, dots, hyphens and underscores.", "project"
+        )
     run = TrackedRun(
         tracker=spec.tracker,
         collection=spec.collection,

@@ -24,12 +24,12 @@ GIVE_UP_AFTER = timedelta(hours=24)
 Row = TypeVar("Row", bound=Sent)
 
 
-def claim_due(rows: QuerySet[Row], *, most: int) -> list[Row]:
+def claim_due(rows: QuerySet[Row], *, most: int, lease: timedelta = LEASE) -> list[Row]:
     """Claim rows whose next attempt is due, and return them."""
     now, claimed = timezone.now(), []
     for row in rows.filter(next_attempt_at__lte=now).order_by("next_attempt_at", "pk")[:most]:
         seen = rows.filter(pk=row.pk, attempts=row.attempts, next_attempt_at=row.next_attempt_at)
-        if seen.update(attempts=F("attempts") + 1, next_attempt_at=now + LEASE):
+        if seen.update(attempts=F("attempts") + 1, next_attempt_at=now + lease):
             row.attempts += 1
             claimed.append(row)
     return claimed

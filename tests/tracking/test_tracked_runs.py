@@ -114,9 +114,10 @@ def test_a_collection_has_one_run_in_a_tracker():
     assert TrackedRun.objects.count() == 1
 
 
-def test_a_project_cannot_leave_its_folder():
+@pytest.mark.parametrize("project", ["../x", ".."], ids=["folder", "dots"])
+def test_a_project_cannot_leave_its_folder(project: str):
     with pytest.raises(TrackingRefused) as refused:
-        track(make_finished(), make_tracker("trackio"), project="../x")
+        track(make_finished(), make_tracker("trackio"), project=project)
     assert refused.value.argument == "project"
 
 
