@@ -21,7 +21,7 @@ INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -61,7 +61,7 @@ test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 
 # Tests of one file share a server and what earlier ones stored: they run in order, in one process.
 test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
@@ -78,6 +78,10 @@ test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, ma
 test-agents: $(INSTALLED_DEV) ## the examples of agent frameworks with a scripted model: every API, streamed and not
 	@$(PYTHON) scripts/build_environment.py agents
 	$(BIN)/python -m pytest -q -rP -m slow tests/agent_sdks
+
+test-tracking: $(INSTALLED_DEV) ## runs in a real MLflow server and in files of W&B, Trackio and TensorBoard; pushes to a stand-in for the Hugging Face Hub
+	@$(PYTHON) scripts/build_environment.py tracking
+	$(BIN)/python -m pytest -q -rP tests/tracking
 
 test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, two steps of each trainer, what its loss sees
 	@$(PYTHON) scripts/build_environment.py trainers
@@ -204,6 +208,7 @@ lock: ## compile the requirements
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-otel.txt requirements-otel.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-phoenix.txt requirements-phoenix.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-mlflow.txt requirements-mlflow.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-tracking.txt requirements-tracking.in
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/

@@ -39,6 +39,7 @@ SPECTACULAR_SETTINGS = {
         "FailureSourceEnum": "apps.gym.traces.cause_texts.SOURCES",
         "FlagKindEnum": "apps.reviews.models.Flag.Kind",
         "QueueKindEnum": "apps.reviews.models.Queue.Kind",
+        "TrackerKindEnum": "apps.tracking.models.Tracker.Kind",
         "ScanKindEnum": "apps.rollouts.models.Scan.Kind",
         "ReviewStatusEnum": "apps.reviews.models.Review.Status",
         "DeletionStateEnum": "apps.tasks.models.Deletion.State",

@@ -14,7 +14,7 @@ PRIVATE_MASK = 0o077
 # Modes that `mkdir` and `open` create under common umasks. Any other mode was set deliberately.
 _DEFAULT_MODES = {0o777, 0o775, 0o755, 0o666, 0o664, 0o644}
 _OWN_NAMES = re.compile(
-    r"secret_key(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|closed-loop|vllm-demo-.+"
+    r"secret_key(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|tracking|closed-loop|vllm-demo-.+"
 )
 
 

@@ -65,6 +65,7 @@ INSTALLED_APPS = [
     "apps.reviews",
     "apps.pairs",
     "apps.exports",
+    "apps.tracking",
     "apps.api",
     "apps.dashboard",
     "gymweb",
@@ -226,7 +227,8 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
 FILE_UPLOAD_TEMP_DIR = str(VAR_DIR / "tmp")
 UPLOADS_DIR = VAR_DIR / "uploads"
 EXPORTS_DIR = VAR_DIR / "exports"
-for folder in (Path(FILE_UPLOAD_TEMP_DIR), UPLOADS_DIR, EXPORTS_DIR):
+TRACKING_DIR = VAR_DIR / "tracking"
+for folder in (Path(FILE_UPLOAD_TEMP_DIR), UPLOADS_DIR, EXPORTS_DIR, TRACKING_DIR):
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 # Outbound calls reach public addresses, and those on this allow-list: hosts, host:port, or networks.
@@ -315,7 +317,15 @@ WORKER_BACKGROUND_JOBS = [
     "apps.accounts.sessions.browser_sessions.sweep_sessions",
     "apps.alerts.alert_delivery.deliver_alerts",
     "apps.rollouts.alert_checks.check_alerts",
+    "apps.tracking.run_points.record_points",
+    "apps.tracking.run_delivery.send_runs",
+    "apps.tracking.hub_pushes.push_exports",
+    "apps.tracking.run_folders.sweep_run_folders",
 ]
+
+# Trackers: a Python with their packages, empty for the Python of GymWeb, and the Hub to which exports are pushed.
+TRACKING_PYTHON = env.text("GYMWEB_TRACKING_PYTHON", default="")
+HUB_URL = next(iter(env.origins("GYMWEB_HUB_URL")), "https://huggingface.co")
 
 # Requests per minute to the API; 0 means no limit.
 API_RATE = env.whole("GYMWEB_API_RATE", default=6_000, least=0, most=10**7)

@@ -12,7 +12,18 @@ from django.utils.module_loading import import_string
 
 Work = Callable[[], bool]
 Thread = Literal[
-    "alerts", "background_jobs", "checks", "datasets", "figures", "scans", "server_metrics", "traces", "words"
+    "alerts",
+    "background_jobs",
+    "checks",
+    "datasets",
+    "figures",
+    "hub_pushes",
+    "scans",
+    "server_metrics",
+    "traces",
+    "tracking",
+    "tracking_sends",
+    "words",
 ]
 """The thread that runs a job. Jobs on one thread wait for each other, so long jobs have their own."""
 

@@ -39,6 +39,7 @@ from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
 from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 from apps.api.rollouts.scan_viewsets import ScanViewSet
 from apps.api.trace_viewsets import TraceDestinationViewSet, TraceSendViewSet
+from apps.api.tracking_viewsets import HubPushViewSet, TrackedRunViewSet, TrackerViewSet
 
 VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "datasets": DatasetViewSet,
@@ -61,6 +62,9 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "exports": ExportViewSet,
     "trace-destinations": TraceDestinationViewSet,
     "trace-sends": TraceSendViewSet,
+    "trackers": TrackerViewSet,
+    "tracked-runs": TrackedRunViewSet,
+    "hub-pushes": HubPushViewSet,
     "redaction-patterns": RedactionPatternViewSet,
     "alert-subscriptions": SubscriptionViewSet,
     "alert-deliveries": DeliveryViewSet,

@@ -17,7 +17,7 @@ from apps.dashboard.views.accounts import (
     storage_views,
 )
 from apps.dashboard.views.datasets import dataset_views, suite_views, task_views, upload_views
-from apps.dashboard.views.output import trace_destination_views
+from apps.dashboard.views.output import trace_destination_views, tracking_views
 from apps.dashboard.views.setup import (
     agent_views,
     environment_views,
@@ -68,6 +68,10 @@ urlpatterns: list[URLPattern] = [
     path("settings/traces/new/", trace_destination_views.trace_edit, name="trace_create"),
     path("settings/traces/<int:pk>/edit/", trace_destination_views.trace_edit, name="trace_edit"),
     path("settings/traces/<int:pk>/delete/", trace_destination_views.trace_delete, name="trace_delete"),
+    path("settings/trackers/", tracking_views.tracker_list, name="tracker_list"),
+    path("settings/trackers/new/", tracking_views.tracker_edit, name="tracker_create"),
+    path("settings/trackers/<int:pk>/edit/", tracking_views.tracker_edit, name="tracker_edit"),
+    path("settings/trackers/<int:pk>/delete/", tracking_views.tracker_delete, name="tracker_delete"),
     path("redaction/", settings_views.redaction, name="redaction"),
     path("redaction/try/", settings_views.redaction_try, name="redaction_try"),
     path("redaction/<int:pk>/delete/", settings_views.redaction_delete, name="redaction_delete"),

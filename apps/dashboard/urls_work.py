@@ -17,6 +17,7 @@ from apps.dashboard.views.output import (
     reverification_views,
     scan_views,
     trace_destination_views,
+    tracking_views,
 )
 from apps.dashboard.views.rollouts import (
     rollout_table_views,
@@ -41,6 +42,10 @@ urlpatterns: list[URLPattern] = [
     path("collections/<int:pk>/tasks/", figure_views.collection_tasks, name="collection_tasks"),
     path("collections/<int:pk>/failures/", figure_views.collection_failures, name="collection_failures"),
     path("collections/<int:pk>/figures/<slug:name>.csv", figure_views.collection_figure, name="collection_figure"),
+    path("collections/<int:pk>/tracking/", tracking_views.collection_tracking, name="collection_tracking"),
+    path("tracked-runs/<int:pk>/stop/", tracking_views.tracked_run_stop, name="tracked_run_stop"),
+    path("tracked-runs/<int:pk>/resend/", tracking_views.tracked_run_resend, name="tracked_run_resend"),
+    path("tracked-runs/<int:pk>/delete/", tracking_views.tracked_run_delete, name="tracked_run_delete"),
     path("collections/<int:pk>/pause/", steering_views.collection_pause, name="collection_pause"),
     path("collections/<int:pk>/resume/", steering_views.collection_resume, name="collection_resume"),
     path("collections/<int:pk>/limits/", steering_views.collection_adjust, name="collection_adjust"),
@@ -119,6 +124,7 @@ urlpatterns: list[URLPattern] = [
     path("exports/<int:pk>/delete/", export_views.export_delete, name="export_delete"),
     path("exports/<int:pk>/download/", export_views.export_download, name="export_download"),
     path("exports/<int:pk>/files/<str:name>", export_views.export_file, name="export_file"),
+    path("exports/<int:pk>/push/", tracking_views.export_push, name="export_push"),
     path("exports/<int:pk>/manifest/", export_views.export_manifest, name="export_manifest"),
     path("exports/<int:pk>/send/", trace_destination_views.trace_send_create, name="trace_send_create"),
     path("trace-sends/<int:pk>/cancel/", trace_destination_views.trace_send_cancel, name="trace_send_cancel"),

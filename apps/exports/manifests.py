@@ -61,7 +61,7 @@ def make_manifest(
         **_rewards(export, reader),
         **({"tools": reader.offers.counts} if reader.format.makes == "tasks" else {}),
         **census,
-        "source": {**_source(export.collection), **pairs},
+        "source": {**describe_source(export.collection), **pairs},
         "gymweb_version": settings.VERSION,
         "created_at": timezone.now().isoformat(timespec="seconds"),
     }
@@ -73,7 +73,7 @@ def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
     return {"rewards": {"from": reader.filters.reward_from, "set_by_people": reader.set_by_people}}
 
 
-def _source(collection: Collection) -> dict[str, Any]:
+def describe_source(collection: Collection) -> dict[str, Any]:
     """Return the source of the rows, from the snapshot of the collection: later edits did not affect them."""
     policy_model = collection.policy_model
     planned = collection.snapshot.get("policy_model", {})

@@ -161,10 +161,12 @@ def test_the_scopes_change_exactly():
     assert words(may_write(Scope.EXPORT)) == {
         "collections",
         "exports",
+        "hub-pushes",
         "pair-sets",
         "pairs",
         "rollouts",
         "trace-sends",
+        "tracked-runs",
     }
     everything = may_write(Scope.ADMIN)
     for scope in Scope.values:

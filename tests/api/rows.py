@@ -25,6 +25,10 @@ from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout, Scan, ScanAnswer, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Suite, Upload
 from apps.tasks.suite_changes import save_suite
+from apps.tracking.models import HubPush, TrackedRun, Tracker
+from apps.tracking.run_links import track_collection
+from apps.tracking.tracker_changes import save_tracker
+from apps.tracking.tracking_spec import TrackingSpec
 from tests.alerts.receiver import subscribe
 from tests.factories import (
     make_agent,
@@ -142,6 +146,21 @@ def make_session() -> BrowserSession:
     )
 
 
+def make_tracker(**fields: Any) -> Tracker:
+    given = {"kind": "mlflow", "name": f"Tracker {next(_pids)}", "address": "https://mlflow.example.com"}
+    return save_tracker(tracker=Tracker(**{**given, **fields}), secret=None)
+
+
+def make_tracked_run(**fields: Any) -> TrackedRun:
+    collection = fields.pop("collection", None) or make_collection()
+    return track_collection(TrackingSpec(collection=collection, tracker=make_tracker(), **fields))
+
+
+def make_push(**fields: Any) -> HubPush:
+    export = fields.pop("export", None) or Export.objects.create(format="trl_sft", collection=make_collection())
+    return HubPush.objects.create(export=export, repository="my-org/rollouts", **fields)
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
     "suites": make_suite,
@@ -179,6 +198,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "alert-deliveries": make_delivery,
     "trace-destinations": make_trace_destination,
     "trace-sends": make_trace_send,
+    "trackers": make_tracker,
+    "tracked-runs": make_tracked_run,
+    "hub-pushes": make_push,
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
     "scans": make_scan,
 }

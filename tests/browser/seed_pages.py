@@ -32,7 +32,7 @@ from apps.tasks.models import ColumnMapping, Dataset, Deletion, Suite, Upload  #
 from apps.tasks.received_files import store_file  # noqa: E402
 from apps.tasks.suite_changes import save_suite  # noqa: E402
 from apps.tasks.upload_jobs import upload_file  # noqa: E402
-from tests.api.rows import make_scan, make_subscription, make_trace_destination  # noqa: E402
+from tests.api.rows import make_push, make_scan, make_subscription, make_trace_destination, make_tracked_run  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402
@@ -108,6 +108,8 @@ def main() -> None:
     export = first(Export, collection=collection, state="ready")
     suite = Suite(slug="demo-suite", name="Demo suite", datasets=[dataset, *Dataset.objects.exclude(pk=dataset.pk)[:2]])
     save_suite(suite=suite, user=admin)
+    run = make_tracked_run(collection=collection)
+    make_push(export=export, is_private=True)
     of = {
         "person_edit": [User.objects.get(username="erika").pk],
         "invitation_accept": [create_invitation(role="annotator", email="ida@example.org", by=admin)[1]],
@@ -137,7 +139,8 @@ def main() -> None:
         "scan_detail": [make_scan().pk],
         "pair_set_detail": [pair_set.pk],
         "pair_detail": [first(PreferencePair, pair_set=pair_set).pk],
-        "export_detail": [export.pk],
+        **{name: [export.pk] for name in ("export_detail", "export_push")},
+        "tracker_edit": [run.tracker_id],
     }  # fmt: skip
     queues = make_queues(rollout)
     of |= {
@@ -188,6 +191,7 @@ PAGES_OF_COLLECTIONS = (
     "collection_breakdown",
     "collection_tasks",
     "collection_failures",
+    "collection_tracking",
     "collection_delete",
 )
 PAGES_OF_ROLLOUTS = ("rollout_detail", "rollout_find")

@@ -17,7 +17,7 @@ from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
-from tests.api.rows import make_scan, make_subscription, make_suite, make_trace_destination
+from tests.api.rows import make_scan, make_subscription, make_suite, make_trace_destination, make_tracked_run
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 from tests.reviews.queues import make_queue, make_rubric
@@ -88,6 +88,7 @@ def samples(admin: User) -> dict[str, object]:
         "scan": make_scan().pk,
         "alert": make_subscription().pk,
         "trace": make_trace_destination().pk,
+        "tracker": make_tracked_run(collection=collection).tracker_id,
         "suite": make_suite().slug,
         "person": admin.pk,
         "sign": create_sign_in_link(user=admin),

@@ -28,7 +28,7 @@ import os
 print(sorted(os.listdir(os.environ["GYMWEB_VAR"])))
 """
 FILES = ["gymweb.sqlite3", "gymweb.sqlite3-shm", "gymweb.sqlite3-wal", "secret_key"]
-FOLDERS = ["exports", "tmp", "uploads"]
+FOLDERS = ["exports", "tmp", "tracking", "uploads"]
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ class Destination:
 _SET_UP = ("dataset", "suite", "upload", "task", "mapping", "deletion")
 _SETTINGS = (
     *("settings", "account", "second", "people", "person", "invitation", "redaction", "secrets", "outbound", "key"),
-    *("alert", "delivery", "trace"),
+    *("alert", "delivery", "trace", "tracker"),
 )
 
 DESTINATIONS: tuple[Destination, ...] = (
@@ -128,6 +128,14 @@ DESTINATIONS: tuple[Destination, ...] = (
         "exports",
         Permission.CONFIGURE,
         "langfuse phoenix mlflow otlp opentelemetry spans",
+        is_setting=True,
+    ),
+    Destination(
+        "Trackers",
+        "tracker_list",
+        "models",
+        Permission.READ,
+        "wandb weights biases mlflow trackio tensorboard experiments",
         is_setting=True,
     ),
     Destination("Redaction", "redaction", "pairs", Permission.CONFIGURE, "credentials patterns", is_setting=True),

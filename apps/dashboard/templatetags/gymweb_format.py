@@ -37,6 +37,7 @@ _GOOD = {
     "done",
     "accepted",
     "sent",
+    "pushed",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
 _WARN = {"paused", "half_open", "draft", "empty", "disputed", "throttled"}

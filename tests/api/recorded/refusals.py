@@ -65,6 +65,9 @@ from apps.tasks.task_marks import MarkRefused
 from apps.tasks.upload_choices import ChoiceRefused
 from apps.tasks.upload_jobs import NotWaiting
 from apps.tasks.upload_turns import DatasetIsBusy
+from apps.tracking.hub_pushes import PushRefused
+from apps.tracking.run_links import RunNotActive, TrackingRefused
+from apps.tracking.tracker_changes import TrackerChanged
 
 WITH_A_MESSAGE = [
     AttemptEnded,
@@ -167,4 +170,8 @@ REFUSALS: list[Exception] = [
     NotYourSession(MESSAGE),
     DestinationChanged(MESSAGE),
     TraceSendRefused(MESSAGE, "field"),
+    TrackingRefused(MESSAGE, "field"),
+    RunNotActive(MESSAGE),
+    TrackerChanged(MESSAGE),
+    PushRefused(MESSAGE, "field"),
 ]

@@ -24,6 +24,7 @@ from apps.environments.models import OVER_HTTP, Environment
 from apps.policies.installation_redactor import delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import PolicyModel, RedactionPattern
 from apps.policies.policy_model_changes import save_policy_model
+from apps.tracking.models import Tracker
 
 _SHOWN_KEYS = 500
 
@@ -32,6 +33,7 @@ _SHOWN_KEYS = 500
 def settings(request: PageRequest) -> HttpResponse:
     user = request.user
     counts: dict[str, Any] = {"own_keys": user.api_keys.filter(revoked_at__isnull=True).count()}
+    counts["trackers"] = Tracker.objects.count()
     if user_may(user, Permission.ACCOUNTS):
         counts["people"] = User.objects.filter(is_active=True).count()
         counts["keys"] = ApiKey.objects.usable().count()

@@ -122,6 +122,7 @@ def collection_detail(
     context |= {
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
+        "tracked_runs": collection.tracked_runs.select_related("tracker"),
         "previous": _previous(collection),
         "snippets": _snippets(request, collection),
         "limits_form": limits_form or LimitsForm.of(collection),

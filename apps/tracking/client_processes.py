@@ -1,0 +1,86 @@
+"""Use the packages of trackers in a process of their own, with the Python of GYMWEB_TRACKING_PYTHON.
+
+The process gets no setting of GymWeb, and its threads and memory end with it. It is killed at its time limit, with the
+processes that it started.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+from django.conf import settings
+
+from apps.gym.redaction.shortening import cut
+from apps.tracking.run_batches import TrackerFailed
+
+PROGRAM = Path(__file__).parent / "writers" / "writer_process.py"
+PACKAGES = {
+    "wandb_writer": "wandb",
+    "trackio_writer": "trackio",
+    "tensorboard_writer": "tensorboard",
+    "hub_writer": "huggingface-hub",
+}
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+_FINAL = {400, 401, 403, 404}
+
+
+def run_writer(module: str, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+    """Return the result of a module in `writers/`. Raise TrackerFailed.
+
+    Secrets are passed through standard input, so that no list of processes shows them.
+    """
+    home = Path(settings.TRACKING_DIR) / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    process = subprocess.Popen(  # noqa: S603 - the operator names the Python
+        [settings.TRACKING_PYTHON or sys.executable, "-s", "-E", "-B", str(PROGRAM), module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**{name: value for name, value in os.environ.items() if name in _PASSED_ON}, "HOME": str(home)},
+        start_new_session=True,
+    )
+    try:
+        output, messages = process.communicate(orjson.dumps(request), timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise TrackerFailed(f"{PACKAGES[module]} did not finish within {seconds:g} s.") from None
+    finally:
+        _end(process)
+    try:
+        answer = orjson.loads(output)
+    except ValueError:
+        last = (messages.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise TrackerFailed(f"{PACKAGES[module]} ended with an error: {_hide_secret(last, request)}") from None
+    return _read(module, answer, request)
+
+
+def _read(module: str, answer: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    if "result" in answer:
+        result: dict[str, Any] = answer["result"]
+        return result
+    if "missing" in answer:
+        where = "the Python of GYMWEB_TRACKING_PYTHON" if settings.TRACKING_PYTHON else "GymWeb’s Python"
+        raise TrackerFailed(
+            f"The module {answer['missing']} is not installed. Run with {where}: "
+            f"python -m pip install {PACKAGES[module]}",
+            is_final=True,
+        )
+    raise TrackerFailed(
+        _hide_secret(str(answer["error"]), request), is_final=answer["is_final"] or answer["status"] in _FINAL
+    )
+
+
+def _hide_secret(message: str, request: dict[str, Any]) -> str:
+    secret = request.get("secret")
+    return cut(message.replace(secret, "…") if secret else message, 400)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the process and those that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
