@@ -25,7 +25,8 @@ except OSError as problem:
     raise SettingRefused(f"GYMWEB_VAR: {VAR_DIR} cannot be created: {problem.strerror}.") from None
 if not os.access(VAR_DIR, os.W_OK | os.X_OK):
     raise SettingRefused(
-        f"GYMWEB_VAR: {VAR_DIR} is not writable for this user. Choose another folder or change its permissions."
+        f"GYMWEB_VAR: {VAR_DIR} is not writable for user {os.geteuid()}. "
+        f"Make this user its owner (chown {os.geteuid()} {VAR_DIR}), or choose another folder."
     )
 
 
