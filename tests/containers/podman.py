@@ -58,7 +58,7 @@ class Podman:
     def __init__(self, folder: Path) -> None:
         digest = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
         # Sockets are in this folder, and their paths must be short.
-        run = Path("/tmp") / f"gymweb-containers-{digest}"  # noqa: S108
+        run = Path("/tmp") / f"gymweb-containers-{digest}"
         folder.mkdir(parents=True, exist_ok=True)
         files, processes = (_at_most(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
         # Overlays cannot be stacked: this machine may be a container itself.
@@ -81,7 +81,12 @@ class Podman:
         """Run `podman WORDS…`, or another program if the first word is a path. Raise AssertionError with its output."""
         command = [*(() if isinstance(words[0], Path) else ("podman",)), *map(str, words)]
         done = subprocess.run(
-            command, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command,
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}{done.stderr[-6000:]}"
         return done
@@ -102,7 +107,7 @@ class Podman:
 
 @contextlib.contextmanager
 def open_podman(folder: Path = FOLDER) -> Iterator[Podman]:
-    """Provide Podman without containers, and remove what was made, also after an interrupted run. One user at a time."""
+    """Provide Podman without containers, one user at a time. Containers of an interrupted run are removed first."""
     podman = Podman(folder)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -27,13 +27,17 @@ class Site:
         self.port = free_port()
         self.key = ""
         self._env_file = folder / "env"
-        lines = {**self.secrets, "PORT": str(self.port)}
+        lines = {**self.secrets, "PORT": str(self.port), "GYMWEB_WORKER_SEATS": "32"}
         self._env_file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
     def compose(self, *words: str) -> str:
         """Run `podman-compose WORDS…` with the compose.yaml of this checkout, and return its standard output."""
         options = ["--file", ROOT / "compose.yaml", "--env-file", self._env_file, "--project-name", PROJECT]
         return self.podman.run(COMPOSE, *options, *words, env={"PODMAN_COMPOSE_WARNING_LOGS": "0"}).stdout
+
+    def use(self, image: str) -> None:
+        """Give an image the name that compose.yaml starts."""
+        self.podman.run("tag", image, "localhost/gymweb:latest")
 
     def start(self, *, workers: int) -> None:
         """Start all services. Podman before 4.6 ignores `service_healthy`, so the servers come first."""
