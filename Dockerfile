@@ -8,7 +8,8 @@ ENV PYTHONUNBUFFERED=1 GYMWEB_VAR=/var/lib/gymweb
 # bubblewrap is the sandbox for code that models write: docs/operate/sandbox.md says what a container must be allowed for it.
 # postgresql-client has pg_dump and pg_restore for backups.
 RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap postgresql-client && rm -rf /var/lib/apt/lists/*
-RUN useradd --system --uid 10001 --no-create-home --home-dir /var/lib/gymweb gymweb \
+RUN groupadd --system --gid 10001 gymweb \
+    && useradd --system --uid 10001 --gid gymweb --no-create-home --home-dir /var/lib/gymweb gymweb \
     && install --directory --owner=gymweb --mode=0700 /var/lib/gymweb
 WORKDIR /app
 

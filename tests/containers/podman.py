@@ -97,7 +97,9 @@ class Podman:
 
     def remove_all(self) -> None:
         """Remove all containers, volumes, networks and images of GymWeb. Images without GymWeb stay as a cache."""
-        self.run("rm", "--all", "--force", "--time", "0", "--volumes")
+        # The first call leaves containers that others, removed later by it, depend on.
+        for last in (False, True):
+            self.run("rm", "--all", "--force", "--time", "0", "--volumes", check=last)
         self.run("volume", "prune", "--force")
         self.run("network", "prune", "--force")
         if ours := self.ids("images", "--quiet", "--no-trunc", "--filter", "reference=localhost/gymweb"):

@@ -40,13 +40,18 @@ class Site:
         self.podman.run("tag", image, "localhost/gymweb:latest")
 
     def start(self, *, workers: int) -> None:
-        """Start all services. Podman before 4.6 ignores `service_healthy`, so the servers come first."""
-        self.compose("up", "--detach", "--no-build", "postgres", "redis")
+        """Start all services in the order of `depends_on`, which podman-compose cannot await with Podman before 4.6."""
+        self.up("postgres", "redis")
         for name in ("postgres", "redis"):
             self.wait_healthy(name)
-        self.compose("up", "--detach", "--no-build", "--scale", f"worker={workers}")
+        self.up("migrate")
+        self.podman.run("wait", "--condition", "exited", *self.containers("migrate"))
+        self.up("--scale", f"worker={workers}", "web", "worker")
         self.wait_healthy("web")
         wait_until(lambda: self.alive_workers() == workers, what=self.describe)
+
+    def up(self, *words: str) -> None:
+        self.compose("up", "--detach", "--no-build", "--no-deps", *words)
 
     def stop(self) -> None:
         self.compose("down")
