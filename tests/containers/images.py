@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tests.containers.podman import Podman
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 INCLUDED = "python3,python3-pip,ca-certificates"
+MIGRATIONS = "apps/*/migrations/0*.py"
 STAND_INS = {"postgres:17": "postgres", "redis:8": "redis"}
 """Images of compose.yaml, and the container file that stands in for each."""
 
@@ -73,11 +74,17 @@ def build_options(folder: Path) -> list[str]:
 def find_version_before() -> str:
     """Return the newest release before this commit, or without one the commit before the newest migration.
 
-    Return an empty string in a clone without this history.
+    Its migrations are among those of this checkout. Return an empty string in a clone without such a commit.
     """
-    described = _git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
-    newest = _git("log", "-1", "--format=%H", "--diff-filter=A", "--", "apps/*/migrations/0*.py")
-    return described or _git("rev-parse", "--verify", "--quiet", f"{newest}^{{commit}}^")
+    now = {str(path.relative_to(ROOT)) for path in ROOT.glob(MIGRATIONS)}
+    release = _git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
+    added = ["log", "--first-parent", "--diff-merges=first-parent", "--diff-filter=A", "--format=%H^"]
+    for commit in filter(None, [release, *_git(*added, "--", f":(glob){MIGRATIONS}").split()]):
+        listed = _git("ls-tree", "-r", "--name-only", commit, "apps").splitlines()
+        before = {path for path in listed if PurePath(path).match(MIGRATIONS)}
+        if before and before < now:
+            return commit
+    return ""
 
 
 def build_version(podman: Podman, commit: str, tag: str, *, base: str, folder: Path) -> None:

@@ -99,6 +99,9 @@ def test_a_volume_of_another_user_is_refused_with_its_remedy(podman: Podman, ima
     assert refused.returncode == 1
     assert "chown 10001 /var/lib/gymweb" in refused.stderr
     assert "Traceback" not in refused.stderr
+    below = ["--env", "GYMWEB_VAR=/var/lib/gymweb/data"]
+    refused_below = podman.run("run", "--rm", *READ_ONLY, *mount, *below, image, check=False)
+    assert (refused_below.returncode, "owner of /var/lib/gymweb," in refused_below.stderr) == (1, True)
     os.chown(volume, 10001, 10001)
     migrated = podman.run(
         "run", "--rm", *READ_ONLY, *mount, image, "python", "manage.py", "migrate", "--verbosity", "0"
