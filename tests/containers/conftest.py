@@ -26,9 +26,15 @@ def base(podman: Podman) -> str:
 
 
 @pytest.fixture(scope="module")
-def image(podman: Podman, base: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def build_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pip's configuration for the builds, and the code of the version before."""
+    return tmp_path_factory.mktemp("build")
+
+
+@pytest.fixture(scope="module")
+def image(podman: Podman, base: str, build_folder: Path) -> str:
     """The image of this checkout, built as `compose.yaml` says."""
-    words = " ".join(build_options(tmp_path_factory.mktemp("build")))
+    words = " ".join(build_options(build_folder))
     build = ["--project-name", PROJECT, f"--podman-build-args={words}", "build", "--build-arg", f"BASE={base}", "web"]
     # Compose refuses to read the file without them, and the image must contain none.
     unused = dict.fromkeys(("GYMWEB_SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD"), "secret-of-the-build")
@@ -38,7 +44,7 @@ def image(podman: Podman, base: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def image_before(podman: Podman, base: str, image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def image_before(podman: Podman, base: str, image: str, build_folder: Path) -> str:
     """The image of the version before, or in a clone without its history this version itself.
 
     It comes second, so that the installed packages come from the cache.
@@ -46,7 +52,7 @@ def image_before(podman: Podman, base: str, image: str, tmp_path_factory: pytest
     commit = find_version_before()
     if not commit:
         return image
-    build_version(podman, commit, "gymweb:before", base=base, folder=tmp_path_factory.mktemp("before"))
+    build_version(podman, commit, "gymweb:before", base=base, folder=build_folder)
     return "localhost/gymweb:before"
 
 

@@ -92,7 +92,8 @@ def build_version(podman: Podman, commit: str, tag: str, *, base: str, folder: P
     context = folder / "before"
     context.mkdir()
     archive = folder / "before.tar"
-    subprocess.run(["git", "archive", "--output", archive, commit], cwd=ROOT, check=True)
+    # The modes of a checkout: equal files then give equal layers.
+    _git("-c", "tar.umask=0022", "archive", "--output", str(archive), commit)
     subprocess.run(["tar", "--extract", "--file", archive, "--directory", context], check=True)
     options = [*build_options(folder), "--build-arg", f"BASE={base}", "--tag", f"localhost/{tag}"]
     podman.run("build", *options, "--file", ROOT / "Dockerfile", context)
