@@ -33,7 +33,6 @@ init_path = "/usr/bin/catatonit"
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
-lock_type = "file"
 tmp_dir = "{run}/libpod"
 [network]
 network_backend = "netavark"

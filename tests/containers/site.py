@@ -25,7 +25,7 @@ class Site:
         self.podman = podman
         self.secrets = {name: secrets.token_hex(32) for name in SECRETS}
         self.port = free_port()
-        self.key = ""
+        self.key = self.started_at = ""
         self._env_file = folder / "env"
         lines = {**self.secrets, "PORT": str(self.port), "GYMWEB_WORKER_SEATS": "32"}
         self._env_file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -46,14 +46,17 @@ class Site:
             self.wait_healthy(name)
         self.up("migrate")
         self.podman.run("wait", "--condition", "exited", *self.containers("migrate"))
+        self.started_at = self.query("SELECT now()")[0]
         self.up("--scale", f"worker={workers}", "web", "worker")
         self.wait_healthy("web")
-        wait_until(lambda: self.alive_workers() == workers, what=self.describe)
+        wait_until(lambda: self.count_workers("state = 'active'") == workers, what=self.describe)
 
     def up(self, *words: str) -> None:
         self.compose("up", "--detach", "--no-build", "--no-deps", *words)
 
     def stop(self) -> None:
+        """Stop and remove all containers. `podman-compose down` would stop the database before workers have drained."""
+        self.compose("stop", "worker", "web")
         self.compose("down")
 
     def containers(self, service: str) -> list[str]:
@@ -70,9 +73,10 @@ class Site:
     def wait_healthy(self, service: str) -> None:
         wait_until(lambda: self.is_healthy(service), what=lambda: f"{service} is healthy\n{self.describe()}")
 
-    def alive_workers(self) -> int:
-        query = "SELECT count(*) FROM rollouts_worker WHERE state = 'active'"
-        return int(self.query(query)[0])
+    def count_workers(self, condition: str) -> int:
+        """Return how many workers of the current containers meet a condition in SQL."""
+        found = f"SELECT count(*) FROM rollouts_worker WHERE started_at > '{self.started_at}' AND {condition}"
+        return int(self.query(found)[0])
 
     def query(self, sql: str) -> list[str]:
         """Return the rows of a query, as PostgreSQL prints them."""

@@ -161,8 +161,8 @@ def test_two_workers_run_a_collection(running: Site):
     found = running.call(f"/api/v1/collections/{collection}/")
     assert (found["completed"], found["failed"], found["mean_reward"]) == (800, 0, 1.0)
     # Workers store their counters with their heartbeats.
-    busy = "state = 'active' AND (meters->'phases'->'rollout'->>'sum')::float > 0"
-    wait_until(lambda: running.query(f"SELECT count(*) FROM rollouts_worker WHERE {busy}") == ["2"])
+    busy = "(meters->'phases'->'rollout'->>'sum')::float > 0"
+    wait_until(lambda: running.count_workers(busy) == 2, what=running.describe)
 
 
 def test_an_export_of_a_worker_is_downloaded_from_the_web_process(running: Site):
@@ -196,11 +196,10 @@ def test_an_upgrade_keeps_rollouts_and_finishes_those_in_flight(running: Site, i
     assert running.query(SAVED.format(1)) == before
     assert (set(running.query("SELECT app, name FROM django_migrations")) > migrations) is (image != image_before)
     assert running.call("/readyz")["ready"] is True
-    ended_before = running.query(
-        f"SELECT count(*) FROM rollouts_rollout WHERE collection_id = {interrupted} AND finished_at < "
-        "(SELECT min(started_at) FROM rollouts_worker WHERE state = 'active')"
+    ended_before = (
+        f"SELECT count(*) FROM rollouts_rollout WHERE finished_at < '{running.started_at}' AND collection_id = "
     )
-    assert 0 < int(ended_before[0]) < 40 * IN_FLIGHT
+    assert 0 < int(running.query(f"{ended_before}{interrupted}")[0]) < 40 * IN_FLIGHT
     running.wait_ended(interrupted, 40 * IN_FLIGHT)
     found = running.call(f"/api/v1/collections/{interrupted}/")
     assert (found["completed"], found["failed"]) == (40 * IN_FLIGHT, 0)
@@ -225,7 +224,7 @@ def test_a_backup_is_written_to_a_folder_of_the_host(running: Site, volume: Path
 def test_workers_drain_when_they_are_stopped(running: Site):
     running.compose("stop", "worker")
     assert [one["State"]["ExitCode"] for one in running.inspect("worker")] == [0, 0]
-    assert running.query("SELECT count(*) FROM rollouts_worker WHERE state IN ('active', 'draining')") == ["0"]
+    assert running.count_workers("state = 'stopped'") == 2
 
 
 def test_no_log_contains_a_secret(running: Site):
