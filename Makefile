@@ -21,7 +21,7 @@ INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels sbom format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -126,6 +126,11 @@ schema: $(INSTALLED) ## write docs/openapi.yaml, and the operations that `gymweb
 wheels: $(INSTALLED) ## the wheel of the Python client and `gymweb`, in dist/
 	$(PIP) wheel --quiet --no-deps --wheel-dir dist ./clients/python
 	@ls dist/gymweb_client-*.whl
+
+sbom: $(INSTALLED_DEV) ## the Python packages of the image in CycloneDX's format, in dist/
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible -o dist/gymweb.cdx.json requirements.txt
+	@ls dist/gymweb.cdx.json
 
 sandbox-escapes: $(INSTALLED_DEV) ## ways out of the sandbox for code, each tried for real, and what became of it
 	$(BIN)/python -m pytest -q -rP tests/gym/sandbox/test_escapes.py

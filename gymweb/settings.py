@@ -23,10 +23,14 @@ VAR_DIR = Path(env.text("GYMWEB_VAR", default=str(BASE_DIR / "var")))
 try:
     make_private(VAR_DIR, is_ours=not env.text("GYMWEB_VAR", default=""))
 except OSError as problem:
-    raise SettingRefused(f"GYMWEB_VAR: {VAR_DIR} cannot be created: {problem.strerror}.") from None
+    raise SettingRefused(
+        f"GYMWEB_VAR: {VAR_DIR} cannot be created: {problem.strerror}. "
+        f"Make user {os.geteuid()} the owner of {VAR_DIR.parent}, or choose another folder."
+    ) from None
 if not os.access(VAR_DIR, os.W_OK | os.X_OK):
     raise SettingRefused(
-        f"GYMWEB_VAR: {VAR_DIR} is not writable for this user. Choose another folder or change its permissions."
+        f"GYMWEB_VAR: {VAR_DIR} is not writable for user {os.geteuid()}. "
+        f"Make this user its owner (chown {os.geteuid()} {VAR_DIR}) or choose another folder."
     )
 
 

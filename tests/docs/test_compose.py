@@ -1,5 +1,6 @@
 """compose.yaml and Dockerfile say what commands, settings and addresses really are."""
 
+import json
 import os
 import re
 import subprocess
@@ -31,6 +32,18 @@ def substitute(text: str) -> str:
         return GIVEN.get(name) or (rest if sign == "-" else "")
 
     return VARIABLE.sub(replace, text)
+
+
+TIMES = ("interval", "timeout", "start_period", "retries")
+WEB_MANIFEST = ROOT / "deploy" / "kubernetes" / "web.yaml"
+
+
+@pytest.fixture
+def healthcheck_of_the_image() -> dict[str, Any]:
+    """The HEALTHCHECK of the Dockerfile, as Compose writes one."""
+    [(options, test)] = re.findall(r"^HEALTHCHECK (.*) \\\n    CMD (.*)$", DOCKERFILE, re.MULTILINE)
+    given = {name.replace("-", "_"): value for name, value in re.findall(r"--([\w-]+)=(\w+)", options)}
+    return {"test": json.loads(test), **given, "retries": int(given["retries"])}
 
 
 def test_the_services_match_the_design():
@@ -118,7 +131,20 @@ def test_the_health_check_asks_an_address_that_the_web_process_has():
     assert (path, bool(is_valid_path(path)), command[command.index("--port") + 1]) == ("/healthz", True, port)
     assert host in substitute(OURS["web"]["environment"]["GYMWEB_ALLOWED_HOSTS"]).split(",")
     [published] = SERVICES["web"]["ports"]
-    assert published == f"127.0.0.1:8000:{port}"
+    assert substitute(published) == f"127.0.0.1:8000:{port}"
+
+
+def test_the_dockerfile_compose_and_kubernetes_have_one_health_check(healthcheck_of_the_image):
+    check = SERVICES["web"]["healthcheck"]
+    assert {"test": check["test"][1:], **{name: check[name] for name in TIMES}} == healthcheck_of_the_image
+    assert [SERVICES[name]["healthcheck"] for name in ("migrate", "worker")] == [{"disable": True}] * 2
+    [web] = [one for one in yaml.safe_load_all(WEB_MANIFEST.read_text()) if one["kind"] == "Deployment"]
+    probe = web["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
+    assert probe["httpGet"]["path"] in check["test"][-1]
+    assert [f"{probe[name]}s" for name in ("initialDelaySeconds", "periodSeconds", "timeoutSeconds")] == [
+        *(check["start_period"], check["interval"], check["timeout"])
+    ]
+    assert probe["failureThreshold"] == check["retries"]
 
 
 def test_a_drain_has_time_before_it_is_killed(settings):

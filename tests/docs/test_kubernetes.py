@@ -59,7 +59,10 @@ def test_every_container_runs_a_command_of_ours_without_rights(container: dict[s
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=lambda pod: pod["containers"][0]["name"])
 def test_every_pod_runs_as_the_user_of_the_image_and_has_its_volumes(pod: dict[str, Any]) -> None:
-    assert f"useradd --system --uid {pod['securityContext']['runAsUser']} " in (ROOT / "Dockerfile").read_text()
+    dockerfile, ids = (ROOT / "Dockerfile").read_text(), pod["securityContext"]
+    assert f"useradd --system --uid {ids['runAsUser']} --gid gymweb " in dockerfile
+    assert ids["runAsGroup"] == ids["fsGroup"]
+    assert f"groupadd --system --gid {ids['runAsGroup']} gymweb " in dockerfile
     assert pod["securityContext"]["runAsNonRoot"] is True
     volumes = {volume["name"] for volume in pod["volumes"]}
     mounted = [{one["name"] for one in container["volumeMounts"]} for container in pod["containers"]]
