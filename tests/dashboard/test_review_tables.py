@@ -155,7 +155,7 @@ def test_what_only_the_address_asks_for_is_told_and_left_out_by_a_link(pages, qu
     assert (len(rows_of(html)), faults(html)) == (1, [])
     links = re.findall(r'<span class="chip">([^<]+)</span> <a href="([^"]+)">remove</a>', html)
     assert links == [
-        ("shown as A much better", f"?item={review.item_id}&amp;reviewer=ann"),
+        ("verdict as the reviewer saw it: A much better", f"?item={review.item_id}&amp;reviewer=ann"),
         (f"item {review.item_id}", "?choice=a_much&amp;reviewer=ann"),
     ]
     # They stay when another filter is chosen.

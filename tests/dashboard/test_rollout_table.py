@@ -233,7 +233,7 @@ def test_a_row_shows_what_reviewers_decided():
     rows = {row.pk: row for row in signed_in().get(LIST, {"columns": "review"}).context["page"].rows}
     assert rows[best.pk].reviewed == ["preferred in 2 of 2 comparisons"]
     assert rows[middle.pk].reviewed == ["preferred in 1 of 2 comparisons"]
-    assert rows[worst.pk].reviewed == ["reward set to 0.25", "preferred 0 of 2"]
+    assert rows[worst.pk].reviewed == ["reward set to 0.25", "preferred in 0 of 2 comparisons"]
     assert rows[alone.pk].reviewed == []
 
 
