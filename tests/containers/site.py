@@ -56,8 +56,13 @@ class Site:
 
     def stop(self) -> None:
         """Stop and remove all containers. `podman-compose down` would stop the database before workers have drained."""
-        self.compose("stop", "worker", "web")
+        self.stop_workers()
+        self.podman.run("rm", *self.containers("worker"))
         self.compose("down")
+
+    def stop_workers(self) -> None:
+        """Stop all workers; `podman-compose stop` knows the first only."""
+        self.podman.run("stop", "--time", "45", *self.containers("worker"))
 
     def containers(self, service: str) -> list[str]:
         labels = {"com.docker.compose.project": PROJECT, "com.docker.compose.service": service}

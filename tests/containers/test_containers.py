@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 READ_ONLY = ["--read-only", "--read-only-tmpfs=false", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none"]
 SECRET_FILE = re.compile(r"(^|/)(\.git|\.env|\.netrc|\.pypirc|\.npmrc|\.ssh|secret_key|id_\w+|[^/]+\.sqlite3)(/|$)")
 PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-IN_FLIGHT = 60
+IN_FLIGHT = 200
 """Repeats of a collection that does not finish before its workers stop."""
 SAVED = "SELECT id, status, reward, attempt, finished_at FROM rollouts_rollout WHERE collection_id = {} ORDER BY id"
 
@@ -222,8 +222,9 @@ def test_a_backup_is_written_to_a_folder_of_the_host(running: Site, volume: Path
 
 
 def test_workers_drain_when_they_are_stopped(running: Site):
-    running.compose("stop", "worker")
-    assert [one["State"]["ExitCode"] for one in running.inspect("worker")] == [0, 0]
+    running.stop_workers()
+    ended = [one["State"] for one in running.inspect("worker")]
+    assert [(state["Running"], state["ExitCode"]) for state in ended] == [(False, 0)] * 2
     assert running.count_workers("state = 'stopped'") == 2
 
 
