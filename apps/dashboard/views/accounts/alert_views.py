@@ -15,7 +15,7 @@ from apps.alerts.subscription_changes import delete_subscription, save_subscript
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
-from apps.dashboard.forms.alert_forms import SubscriptionForm
+from apps.dashboard.forms.accounts.alert_forms import SubscriptionForm
 from apps.dashboard.forms.fields import show_errors
 from apps.rollouts.search.keyset_pages import page_by_id
 

@@ -10,7 +10,7 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.models import AuditEntry
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer
-from apps.dashboard.forms.audit_forms import AuditSearchForm
+from apps.dashboard.forms.accounts.audit_forms import AuditSearchForm
 from apps.rollouts.search.keyset_pages import page_by_id
 
 

@@ -10,8 +10,8 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer, answer_form, posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
+from apps.dashboard.forms.accounts.sign_in_forms import InvitationForm
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.sign_in_forms import InvitationForm
 
 
 @never_cache

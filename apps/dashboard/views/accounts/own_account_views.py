@@ -24,7 +24,7 @@ from apps.accounts.user_accounts import ManagedByProvider, change_password, is_m
 from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import answer, go
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.account_forms import ApiKeyForm, PasswordForm
+from apps.dashboard.forms.accounts.account_forms import ApiKeyForm, PasswordForm
 
 
 def _page(request: PageRequest, *, part: str, status: int = 200, **context: Any) -> HttpResponse:

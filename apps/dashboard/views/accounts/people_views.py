@@ -15,7 +15,7 @@ from apps.accounts.sign_in import create_sign_in_link, invite_user
 from apps.accounts.user_accounts import edit_user, is_managed
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.account_forms import PersonCreateForm, PersonEditForm
+from apps.dashboard.forms.accounts.account_forms import PersonCreateForm, PersonEditForm
 from apps.dashboard.forms.fields import show_errors
 
 _LINK_MINUTES = 60

@@ -23,8 +23,8 @@ from apps.accounts.second_factor.recovery_codes import count_recovery_codes, rep
 from apps.accounts.sign_in import SignInRefused, check_second_factor
 from apps.dashboard.chrome.page_answers import answer, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.accounts.sign_in_forms import AppCodeForm, CodeForm, CurrentPasswordForm
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.sign_in_forms import AppCodeForm, CodeForm, CurrentPasswordForm
 
 
 def _page(request: PageRequest, *, status: int = 200, **context: Any) -> HttpResponse:

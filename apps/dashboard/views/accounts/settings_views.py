@@ -16,8 +16,8 @@ from apps.alerts.models import Subscription
 from apps.dashboard.chrome.page_answers import posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
+from apps.dashboard.forms.accounts.settings_forms import AddressForm, PatternForm, SampleForm, SecretForm
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.settings_forms import AddressForm, PatternForm, SampleForm, SecretForm
 from apps.dashboard.overview.outbound_access import read_called, read_entries, try_address
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import OVER_HTTP, Environment

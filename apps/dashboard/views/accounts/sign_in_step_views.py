@@ -21,9 +21,9 @@ from apps.accounts.sign_in import SignInRefused, TooManyTries, check_second_fact
 from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, finish_sign_in, start_sign_in
 from apps.accounts.single_sign_on.provider_sign_in import sign_in_with_claims
 from apps.dashboard.chrome.page_answers import posted
-from apps.dashboard.forms.account_forms import SignInForm
+from apps.dashboard.forms.accounts.account_forms import SignInForm
+from apps.dashboard.forms.accounts.sign_in_forms import AcceptForm, CodeForm
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.sign_in_forms import AcceptForm, CodeForm
 from apps.dashboard.views.accounts.sign_in_steps import find_first_step, open_session, render_sign_in, wanted_page
 
 # Longer than a sign-in at the provider takes. Sessions of visitors who never come back are then deleted.

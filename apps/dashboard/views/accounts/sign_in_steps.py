@@ -16,7 +16,7 @@ from apps.accounts.return_page import landing_page, page_of
 from apps.accounts.second_factor.authenticator_codes import needs_code
 from apps.accounts.sessions.browser_sessions import record_session
 from apps.accounts.sessions.known_devices import remember_device
-from apps.dashboard.forms.account_forms import SignInForm
+from apps.dashboard.forms.accounts.account_forms import SignInForm
 
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 # Remembers the page for visitors who continue with a sign-in link, which names no page.

@@ -19,7 +19,7 @@ from apps.accounts.return_page import landing_page, page_of
 from apps.accounts.sign_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
 from apps.dashboard.chrome.page_answers import posted, wants_fragment
 from apps.dashboard.chrome.page_context import THEMES
-from apps.dashboard.forms.account_forms import SignInForm
+from apps.dashboard.forms.accounts.account_forms import SignInForm
 from apps.dashboard.views.accounts.sign_in_steps import (
     continue_sign_in,
     remember_page,

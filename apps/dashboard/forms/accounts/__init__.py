@@ -1,0 +1,1 @@
+"""Forms of accounts, sign-in, settings, alerts and the audit log."""
