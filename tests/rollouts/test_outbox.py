@@ -34,8 +34,8 @@ class Database:
             patch.setattr(outbox_module, "record_batch", self.record)
             return work(**kwargs)
 
-    def record(self, *, events, ends, now, again, images):
-        self.again.append(again)
+    def record(self, *, events, ends, now, may_be_stored, images):
+        self.again.append(may_be_stored)
         if not self.up:
             raise OperationalError("disk full")
         self.events += events
@@ -104,7 +104,7 @@ def test_memory_of_stored_events_is_given_back_exactly_whatever_their_characters
     async def work():
         memory = MemoryBudget()
 
-        async def bind(work, *, events, ends, now, again):
+        async def bind(work, *, events, ends, now, may_be_stored):
             with sqlite3.connect(":memory:") as connection:
                 for event in events:
                     connection.execute("SELECT length(?)", [event[4]]).fetchone()
