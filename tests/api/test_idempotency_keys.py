@@ -183,7 +183,12 @@ def test_every_post_takes_a_key_except_those_that_return_a_secret(viewer):
         if "post" in operations
         and KEY_PARAMETER["name"] not in {one["name"] for one in operations["post"].get("parameters", [])}
     ]
-    assert sorted(without) == ["/api/v1/me/keys/", "/api/v1/people/", "/api/v1/people/{id}/link/"]
+    assert sorted(without) == [
+        "/api/v1/invitations/",
+        "/api/v1/me/keys/",
+        "/api/v1/people/",
+        "/api/v1/people/{id}/link/",
+    ]
 
 
 def test_an_answer_with_a_secret_is_never_kept():

@@ -109,6 +109,6 @@ def test_tabs_show_only_permitted_settings(viewer_pages: Client, admin_pages: Cl
         assert nav is not None
         return re.findall(r">([^<>]+)</a>", nav[0])
 
-    assert tabs(viewer_pages) == ["All settings", "Your account"]
-    assert len(tabs(admin_pages)) == 9
+    assert tabs(viewer_pages) == ["All settings", "Your account", "Trackers"]
+    assert len(tabs(admin_pages)) == 11
     assert not user_may(User.objects.get(username="vera"), Permission.ACCOUNTS)

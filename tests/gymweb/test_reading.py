@@ -153,7 +153,19 @@ def test_no_setting_is_read_in_another_way():
     tree = ast.parse((ROOT / "gymweb" / "settings.py").read_text())
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     readers = {call.attr for call in calls if isinstance(call, ast.Attribute) and ast.unparse(call.value) == "env"}
-    assert readers == {"text", "texts", "origins", "choice", "switch", "whole", "number", "database", "redis", "email"}
+    assert readers == {
+        "text",
+        "texts",
+        "origins",
+        "choice",
+        "switch",
+        "whole",
+        "number",
+        "database",
+        "redis",
+        "email",
+        "telemetry",
+    }
 
 
 def test_a_file_cannot_be_the_data_folder(tmp_path):

@@ -114,6 +114,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit,
     assert (status, headers["content-type"]) == (413, "application/problem+json")
     told = json.loads(body)
     assert f"{limit:,} bytes ({name})" in told.pop("detail")
+    assert told.pop("request_id") == headers["x-request-id"]
     assert told == PROBLEM
 
 

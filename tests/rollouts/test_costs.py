@@ -132,8 +132,8 @@ def test_replies_that_tell_no_tokens_are_counted_where_limits_and_costs_cannot_c
     assert "so the collection may exceed" in page
     table = pages.get(f"/rollouts/?collection={collection.pk}&usage=missing&columns=tokens").text
     assert [f'<a href="/rollouts/{pk}/?list=' in table for pk in counts] == [pk in lacking for pk in counts]
-    assert table.count("1 unknown") == 3
-    assert "1 unknown" in pages.get(f"/rollouts/{lacking[0]}/").text
+    assert table.count("1 reply without counts") == 3
+    assert "1 reply without counts" in pages.get(f"/rollouts/{lacking[0]}/").text
 
 
 def test_complete_token_counts_need_no_note():
@@ -141,8 +141,8 @@ def test_complete_token_counts_need_no_note():
     rollout = Rollout.objects.get()
     assert (collection.calls_without_usage, rollout.calls_without_usage) == (0, 0)
     pages = signed_in("viewer")
-    assert "some replies have no token counts" not in pages.get(f"/collections/{collection.pk}/").text
-    assert "not told</span>" not in pages.get(f"/rollouts/{rollout.pk}/").text
+    assert "without counts" not in pages.get(f"/collections/{collection.pk}/").text
+    assert "without counts" not in pages.get(f"/rollouts/{rollout.pk}/").text
     assert "No rollouts match" in pages.get("/rollouts/?usage=missing").text
 
 

@@ -123,8 +123,8 @@ class Api:
         outer = self.request._request
         path = operation.path_of(number)
         content = b"" if body is None else orjson.dumps(body)
-        environ: dict[str, Any] = {name: outer.META[name] for name in _KEPT if name in outer.META}
-        environ |= {
+        meta: dict[str, Any] = {name: outer.META[name] for name in _KEPT if name in outer.META}
+        meta |= {
             "REQUEST_METHOD": operation.method.upper(),
             "PATH_INFO": path,
             "QUERY_STRING": urlencode([(name, _text(value)) for name, value in query.items() if value is not None]),
@@ -134,8 +134,8 @@ class Api:
             "wsgi.url_scheme": outer.scheme,
         }
         if idempotency_key:
-            environ["HTTP_IDEMPOTENCY_KEY"] = idempotency_key
-        request = WSGIRequest(environ)
+            meta["HTTP_IDEMPOTENCY_KEY"] = idempotency_key
+        request = WSGIRequest(meta)
         request.resolver_match = resolve(path)
         request.caller = (self.request.user, self.request.auth)  # type: ignore[attr-defined]
         return request

@@ -15,6 +15,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import suggest_name
 from apps.api.framework.table_permissions import find_refusal
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
+from apps.gym.redaction.shortening import cut
 
 Schema = dict[str, Any]
 Arguments = dict[str, Any]
@@ -86,7 +87,7 @@ class Tool:
         known = self.input_schema["properties"]
         unknown = [name for name in given if name not in known]
         if unknown:
-            raise ToolError(f"Unknown argument “{unknown[0][:50]}”. {suggest_name(unknown[0], [*known])}")
+            raise ToolError(f"Unknown argument “{cut(unknown[0], 50)}”. {suggest_name(unknown[0], [*known])}")
         missing = [name for name in self.required if name not in given]
         if missing:
             about = known[missing[0]].get("description", "")
@@ -94,7 +95,7 @@ class Tool:
         wrong = best_match(Draft202012Validator(self.input_schema).iter_errors(given))
         if wrong is not None:
             place = ".".join(map(str, wrong.absolute_path))
-            raise ToolError(f"{place}: {wrong.message[:500]}")
+            raise ToolError(f"{place}: {cut(wrong.message, 500)}")
 
 
 def describe_arguments(operation: Operation) -> dict[str, Schema]:

@@ -15,7 +15,7 @@ from apps.api.mcp_server import collection_tools, rollout_tools, writing_tools
 from apps.api.mcp_server.operation_calls import Api, ToolError
 from apps.api.mcp_server.tool_declarations import Tool
 from apps.api.mcp_server.untrusted_text import NOTE, ReplyTooLarge, mark_untrusted
-from apps.gym.redaction.shortening import cut_clean
+from apps.gym.redaction.shortening import cut, cut_clean
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -81,7 +81,7 @@ class Answering:
         try:
             tool = TOOLS.get(name)
             if tool is None:
-                raise ToolError(f"Unknown tool “{name[:50]}”. {suggest_name(name, [*TOOLS])}")
+                raise ToolError(f"Unknown tool “{cut(name, 50)}”. {suggest_name(name, [*TOOLS])}")
             if refusal := self._refusal(tool):
                 raise ToolError(refusal)
             tool.check(given)

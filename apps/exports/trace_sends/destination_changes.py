@@ -13,6 +13,7 @@ from apps.accounts.models import User
 from apps.exports.models import TraceDestination
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
+from apps.gym.redaction.shortening import cut
 from apps.gym.request_refusals import Refusal
 from apps.policies.row_checks import check_row, lock_stored
 from apps.policies.secrets import decrypt_secret, encrypt_secret
@@ -120,4 +121,4 @@ def _header_problem(headers: Mapping[str, str]) -> str:
 
 
 def _hint(url: str) -> str:
-    return f"{URL(url).origin()}/…"[:300]
+    return cut(f"{URL(url).origin()}/…", 300)
