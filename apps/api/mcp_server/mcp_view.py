@@ -18,7 +18,6 @@ from apps.api.fleet.scraping import AnyFormat
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import UntouchedParser
 from apps.api.framework.request_origins import is_own_origin
-from apps.api.mcp_server.tool_server import Answering
 
 MAX_BODY = 256 * 1024
 """Maximum bytes of a request. The longest argument, a comment, has 10,000 characters."""
@@ -39,6 +38,9 @@ class McpView(APIView):
         if origin and not is_own_origin(request._request, origin):
             detail = "Pages of other sites cannot use this endpoint. Add the site to GYMWEB_TRUSTED_ORIGINS."
             raise Problem(HTTPStatus.FORBIDDEN, "permission-denied", detail)
+        # Imported here, because most processes answer no MCP request.
+        from apps.api.mcp_server.tool_server import Answering
+
         answering = Answering(request)
         status, content_type, content = async_to_sync(_exchange)(answering.server(), _scope(request), _read(request))
         if answering.failure is not None:
