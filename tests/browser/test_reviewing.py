@@ -512,7 +512,7 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     counts = page.locator("#counts .stats dd").first
     margin.fill("2")
     margin.blur()
-    expect(page.locator("#counts")).to_contain_text("below margin")
+    expect(page.locator("#counts")).to_contain_text("below the margin")
     margin.fill("0.5")
     margin.blur()
     # The preview replaces the count that the change asked for, whichever is answered first.

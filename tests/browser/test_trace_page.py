@@ -127,7 +127,7 @@ def test_a_match_in_a_hidden_part_is_shown_until_the_reader_moves_on(site, own_h
     hits.first.click()
     expect(result).to_be_in_viewport()
     expect(note).to_contain_text("“Results”")
-    expect(result).to_contain_text("Hidden (“Results”), but shown here")
+    expect(result).to_contain_text("Hidden otherwise: “Results”")
     # In its form, as if it had been shown all along.
     expect(result.locator(".terminal .sgr-1")).to_have_text("FAILED")
     find.fill("")
