@@ -1,9 +1,11 @@
 """Changed tasks of two collections, steps of a trace, and two rollouts side by side."""
 
 import pytest
+from django.utils import timezone
 
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened
 from apps.gym.traces.items import message
+from apps.rollouts.models import Collection, TraceEvent
 from tests.factories import make_collection, make_rollout
 from tests.mcp_server.seed import seed_regression
 
@@ -24,6 +26,16 @@ def test_changes_list_the_worst_tasks_first_with_rollouts_to_compare(viewer):
             *(other.pk, 0.0),
         )
     assert len(viewer.get(path, {"with": other.pk, "which": "same"}).json()["results"]) == 6
+
+
+def test_deleted_traces_are_not_shown_as_empty_ones(viewer):
+    one, other = seed_regression()
+    pair = viewer.get(f"/api/v1/collections/{one.pk}/changes/", {"with": other.pk}).json()["results"][0]
+    TraceEvent.objects.all().delete()
+    Collection.objects.update(traces_deleted_at=timezone.now())
+    for path in (f"{pair['rollout']}/steps/", f"{pair['rollout']}/side_by_side/?with={pair['other_rollout']}"):
+        reply = viewer.get(f"/api/v1/rollouts/{path}")
+        assert (reply.status_code, reply.json()["type"]) == (410, "urn:gymweb:problem:traces-deleted")
 
 
 @pytest.mark.parametrize(

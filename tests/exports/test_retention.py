@@ -27,6 +27,8 @@ from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from apps.rollouts.search.word_index import index_all, mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection
 from apps.rollouts.trace_payloads import STORED
+from apps.tracking.models import TrackedRun
+from tests.api.rows import make_tracked_run
 from tests.factories import make_collection, make_dataset, make_rollout, make_user
 from tests.reviews.queues import make_rubric
 
@@ -247,3 +249,11 @@ def test_a_dataset_of_deleted_collections_can_be_deleted_afterwards():
     carry_out()
     dataset.delete()
     assert not Collection.objects.exists()
+
+
+def test_a_tracked_run_that_is_not_sent_protects_in_any_case():
+    run = make_tracked_run(collection=make_finished())
+    every = dict.fromkeys(["ignore_exports", "ignore_pair_sets", "ignore_queues", "ignore_reviews"], True)
+    assert planned(**every) == set()
+    TrackedRun.objects.update(state="finished")
+    assert planned(**every) == {run.collection_id}

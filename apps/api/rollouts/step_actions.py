@@ -1,5 +1,7 @@
 """The trace of an attempt as readable steps, and the steps of two rollouts side by side."""
 
+from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter
@@ -10,10 +12,12 @@ from rest_framework.response import Response
 from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.operation_schemas import integer_schema
 from apps.api.framework.pagination import MAX_KEY
-from apps.api.framework.problems import bad_query
+from apps.api.framework.problems import Problem, bad_query
 from apps.api.framework.query_filters import read_integer
 from apps.gym.traces.alignment import Step, align, count_common, is_common
+from apps.rollouts.models import Rollout
 from apps.rollouts.rollout_steps import find_rollouts, read_first_steps, read_steps
+from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 
 MAX_NUMBER = 999_999_999
 FROM_ZERO = "Give a whole number from 0 on."
@@ -83,6 +87,7 @@ class StepActions(TableViewSet):
         rollout = self.get_object()
         attempt = read_attempt(request, rollout.attempt)
         steps = read_steps(rollout, attempt)
+        _check_traces([] if steps else [rollout])
         after, limit = _read_part(request)
         return Response(
             {
@@ -109,6 +114,7 @@ class StepActions(TableViewSet):
             raise bad_query("with", f"`with` must be a whole number from 1 to {MAX_KEY}.")
         rollouts = find_rollouts([self.get_object().pk, other])
         read = [read_first_steps(rollout) for rollout in rollouts]
+        _check_traces([rollout for rollout, (steps, _) in zip(rollouts, read, strict=True) if not steps])
         rows = align([steps for steps, _ in read])
         common, places = count_common(rows), [0, 0]
         after, limit = _read_part(request)
@@ -130,6 +136,12 @@ class StepActions(TableViewSet):
                 "next_after": _next(after, limit, len(rows)),
             }
         )
+
+
+def _check_traces(rollouts: Sequence[Rollout]) -> None:
+    """Raise Problem if the traces of rollouts without steps were deleted: their agents did not do nothing."""
+    if problem := explain_deleted_traces(rollout.collection for rollout in rollouts):
+        raise Problem(HTTPStatus.GONE, "traces-deleted", problem)
 
 
 def read_attempt(request: Request, latest: int) -> int:

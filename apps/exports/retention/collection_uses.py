@@ -1,4 +1,4 @@
-"""Count the objects that use rollouts of collections: exports, pair sets, queues, reviews, open reverifications."""
+"""Count the objects that use rollouts of collections: exports, pair sets, queues, reviews, and unfinished work."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,9 +9,10 @@ from django.db.models import Count, QuerySet
 from apps.exports.models import Export
 from apps.pairs.models import PairSet
 from apps.reviews.models import Comment, Flag, ItemRollout, Review, RewardOverride
-from apps.rollouts.models import Reverification
+from apps.rollouts.models import Collection, Reverification
 
 EXPORTS, PAIR_SETS, QUEUES, REVIEWS, REVERIFICATIONS = "exports", "pair sets", "queues", "reviews", "reverifications"
+TRACKED_RUNS = "unsent tracked runs"
 _ENDED = (Reverification.State.APPLIED, Reverification.State.CANCELLED, Reverification.State.FAILED)
 Uses = dict[int, Counter[str]]
 """Number of objects that use a collection, by collection id and kind (`exports`, `pair sets`, …)."""
@@ -29,6 +30,9 @@ def find_uses(collections: Iterable[int]) -> Uses:
     _count(uses, REVIEWS, Review.objects.filter(rollout=None).values_list("pk", "item__entries__rollout__collection"))
     unfinished = Reverification.objects.exclude(state__in=_ENDED)
     _count(uses, REVERIFICATIONS, unfinished.values_list("pk", "collection"))
+    # By the reverse relation, because the tracking app may import this one.
+    unsent = Collection.objects.filter(pk__in=uses, tracked_runs__state="active")
+    _count(uses, TRACKED_RUNS, unsent.values_list("tracked_runs", "pk"))
     return uses
 
 
