@@ -15,6 +15,10 @@ WORKDIR /app
 
 COPY requirements.txt ./
 RUN pip install --no-cache-dir --disable-pip-version-check -r requirements.txt
+# Optional packages, separated by spaces, for example those of OpenTelemetry.
+ARG EXTRA_PACKAGES=""
+RUN test -z "$EXTRA_PACKAGES" \
+    || pip install --no-cache-dir --disable-pip-version-check -c requirements.txt $EXTRA_PACKAGES
 
 COPY manage.py pyproject.toml ./
 COPY apps apps

@@ -92,6 +92,9 @@ def test_the_proxy_passes_what_gymweb_asks_for():
     assert "proxy_set_header Upgrade           $http_upgrade;" in nginx
     assert "proxy_set_header Host              $host;" in nginx
     assert "proxy_set_header X-Forwarded-Proto $scheme;" in nginx
+    assert "proxy_set_header X-Request-ID      $request_id;" in nginx
+    assert 'proxy_set_header traceparent       "";' in nginx
+    assert nginx.count("server {") == nginx.count("combined if=$gymweb_log;") == 2
     assert "client_max_body_size 2g;" in nginx
     assert settings.MAX_BODY_BYTES == 2 * 1024**3
     assert nginx.count("{") == nginx.count("}")
@@ -106,6 +109,7 @@ def test_nginx_understands_the_proxy(tmp_path):
     [nginx] = blocks("nginx")
     nginx = re.sub(r"/etc/\S+fullchain\.pem", str(tmp_path / "cert.pem"), nginx)
     nginx = re.sub(r"/etc/\S+privkey\.pem", str(tmp_path / "key.pem"), nginx)
+    nginx = nginx.replace("/var/log/nginx", str(tmp_path))
     whole = tmp_path / "nginx.conf"
     temporary = "\n".join(
         f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -155,7 +159,9 @@ def test_every_metric_is_described_and_every_description_has_a_metric():
 
 
 def test_the_scrape_and_the_alerts_are_yaml_about_metrics_that_exist():
-    scrape, alerts = (yaml.safe_load(block) for block in blocks("yaml"))
+    found = [yaml.safe_load(block) for block in blocks("yaml")]
+    [scrape] = [one for one in found if "scrape_configs" in one]
+    [alerts] = [one for one in found if "groups" in one]
     [job] = scrape["scrape_configs"]
     assert (job["authorization"]["type"], job.get("metrics_path", "/metrics")) == ("Bearer", "/metrics")
     rules = [rule for group in alerts["groups"] for rule in group["rules"]]

@@ -1,6 +1,6 @@
 """The MCP endpoint: streamable HTTP without sessions, each request with a JSON response.
 
-The official package implements the protocol, so every version is served that its clients ask for.
+The official package implements the protocol, so all protocol versions that it knows are supported.
 """
 
 import asyncio
@@ -52,7 +52,8 @@ def _read(request: Request) -> bytes:
     """Return the body. Raise Problem if it is too large."""
     body = request._request.read(MAX_BODY + 1)
     if len(body) > MAX_BODY:
-        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", f"A request has at most {MAX_BODY:,} bytes.")
+        detail = f"The request is larger than {MAX_BODY:,} bytes. Send a shorter one."
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail)
     return body
 
 

@@ -27,12 +27,16 @@ _KEPT = (
     "SERVER_NAME",
     "SERVER_PORT",
 )
-"""What an operation reads of the MCP request: who sent it, and to which address."""
+"""Headers that an operation needs from the MCP request: client address and host."""
 _SAMPLE = "1"
 
 
 class ToolError(Exception):
     """Raised if a tool cannot answer. The message tells the agent the reason and the remedy."""
+
+
+class ApiError(ToolError):
+    """Raised for a problem document of the API. Agents get the message between markers: it may quote stored texts."""
 
 
 class Operation(NamedTuple):
@@ -41,6 +45,10 @@ class Operation(NamedTuple):
     route: str
     method: str = "get"
     numbered: bool = False
+
+    @property
+    def noun(self) -> str:
+        return self.route.partition("-")[0]
 
     @property
     def path(self) -> str:
@@ -88,7 +96,7 @@ class Api:
         body: Mapping[str, object] | None = None,
         idempotency_key: str = "",
     ) -> Any:
-        """Return the JSON that the operation returns. Raise ToolError for a problem document.
+        """Return the JSON that the operation returns. Raise ApiError for a problem document.
 
         The operation filters, checks permissions and writes audit entries as for a request of the API. Only the rate
         limits do not apply, because the MCP request has already counted.
@@ -107,9 +115,9 @@ class Api:
             response.render()
         answer = orjson.loads(response.content)
         if response.status_code == HTTPStatus.NOT_FOUND and number is not None:
-            raise ToolError(f"There is no row with the id {number}. Take ids from the replies of list tools.")
+            raise ToolError(f"There is no {operation.noun} with the id {number}. List tools return the existing ids.")
         if response.status_code >= HTTPStatus.BAD_REQUEST:
-            raise ToolError(_explain(answer))
+            raise ApiError(_explain(answer))
         return answer
 
     def _request(

@@ -12,9 +12,9 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import suggest_name
 from apps.api.framework.table_permissions import find_refusal
 from apps.api.mcp_server import collection_tools, rollout_tools, writing_tools
-from apps.api.mcp_server.operation_calls import Api, ToolError
+from apps.api.mcp_server.operation_calls import Api, ApiError, ToolError
 from apps.api.mcp_server.tool_declarations import Tool
-from apps.api.mcp_server.untrusted_text import NOTE, ReplyTooLarge, mark_untrusted
+from apps.api.mcp_server.untrusted_text import NOTE, ReplyTooLarge, mark_error, mark_untrusted
 from apps.gym.redaction.shortening import cut, cut_clean
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ TOOLS: dict[str, Tool] = {
     tool.name: tool for tool in (*collection_tools.TOOLS, *rollout_tools.TOOLS, *writing_tools.TOOLS)
 }
 MAX_ERROR = 2_000
+"""Maximum characters of an error, without its markers."""
 _ABOUT = """\
 GymWeb runs agents on tasks and stores the traces of their rollouts. A collection runs one agent with one policy model
 on the tasks of a dataset; a rollout is one run on one task, with a reward.
@@ -88,8 +89,10 @@ class Answering:
             return _result(mark_untrusted(tool.run(Api(self.request), given)))
         except ReplyTooLarge:
             return _error("The reply is too large. Ask for fewer rows with `limit`.")
+        except ApiError as error:
+            return _error(mark_error(cut_clean(str(error), MAX_ERROR)))
         except ToolError as error:
-            return _error(str(error))
+            return _error(cut_clean(str(error), MAX_ERROR))
 
     def _refusal(self, tool: Tool) -> str:
         return tool.find_refusal(self.request.user, self.request.auth)
@@ -136,4 +139,4 @@ def _result(reply: dict[str, Any]) -> "CallToolResult":
 def _error(message: str) -> "CallToolResult":
     from mcp_types import CallToolResult, TextContent
 
-    return CallToolResult(content=[TextContent(type="text", text=cut_clean(message, MAX_ERROR))], is_error=True)
+    return CallToolResult(content=[TextContent(type="text", text=message)], is_error=True)

@@ -45,6 +45,12 @@ _KEY = {
 }
 
 
+_NO_COST = (
+    "The estimated cost is 0 or unknown. If the models have no prices, max_cost cannot limit the collection: only "
+    "max_rollouts and max_tokens can."
+)
+
+
 def _comment(api: Api, given: Arguments) -> dict[str, Any]:
     return {"comment": api.call(COMMENT, body=ADD_COMMENT.query(given))}
 
@@ -76,7 +82,7 @@ def _start(api: Api, given: Arguments) -> dict[str, Any]:
     started = api.call(START, body=body, idempotency_key=given.get("idempotency_key", ""))
     reply: dict[str, Any] = {"collection": pick(started, _STARTED), "estimate": estimate}
     if not cost:
-        reply["budget"] = Own("No cost is known for this plan. If its models have no prices, max_cost has no effect.")
+        reply["budget"] = Own(_NO_COST)
     return reply
 
 
