@@ -190,8 +190,7 @@ if SECURE:
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]  # requested directly, not through the proxy
     SECURE_HSTS_SECONDS = 31_536_000
-    # Whether HSTS applies to subdomains and preloading is the operator's decision: it affects other sites of the
-    # domain.
+    # HSTS for subdomains and HSTS preloading are the operator's decision: they affect other sites of the domain.
     SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -207,7 +206,8 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Request bodies are spooled to disk (gymweb/serving.py), up to these limits.
+# Request bodies are spooled to disk (gymweb/serving.py): one up to MAX_BODY_BYTES, all together up to
+# MAX_SPOOLED_BYTES. The other settings are for task files.
 MOST_BYTES = 2**62
 MAX_BODY_BYTES = env.whole("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3, least=1024, most=MOST_BYTES)
 MAX_LINE_BYTES = env.whole("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2, least=1024, most=MOST_BYTES)
@@ -327,7 +327,8 @@ WORKER_BACKGROUND_JOBS = [
     "apps.tracking.run_folders.sweep_run_folders",
 ]
 
-# Trackers: a Python with their packages, empty for the Python of GymWeb, and the Hub to which exports are pushed.
+# Trackers: path of a Python interpreter with their packages (empty: that of GymWeb), and URL of the Hub to which
+# exports are pushed.
 TRACKING_PYTHON = env.text("GYMWEB_TRACKING_PYTHON", default="")
 HUB_URL = next(iter(env.origins("GYMWEB_HUB_URL")), "https://huggingface.co")
 

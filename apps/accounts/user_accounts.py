@@ -29,7 +29,10 @@ def is_managed(user: User) -> bool:
 def require_local_account(user: User) -> None:
     """Raise ManagedByProvider if the user must sign in at the identity provider: a password would bypass it."""
     if is_managed(user):
-        raise ManagedByProvider(f"{user.username} signs in at the identity provider and cannot have another sign-in.")
+        raise ManagedByProvider(
+            f"{user.username} signs in at the identity provider, so this account cannot have a password or a "
+            "sign-in link."
+        )
 
 
 @transaction.atomic
@@ -81,7 +84,9 @@ def _refuse_decisions_of_provider(person: User, role: str, is_active: bool) -> N
         raise ManagedByProvider("The identity provider decides the role of this user. Change it there.", "role")
     if is_active and person.is_suspended:
         raise ManagedByProvider(
-            "The identity provider grants this user no role. Add the user to a mapped group there.", "is_active"
+            "The identity provider grants this user no role. Add the user there to a group with a role in "
+            "GYMWEB_OIDC_ROLES.",
+            "is_active",
         )
 
 

@@ -1,6 +1,7 @@
 """Labels of the reasons why tasks and rollouts give no pairs or rows."""
 
 _LABELS = {
+    "flagged": "redactions not reviewed",
     "tie": "equal rewards",
     "below_margin": "reward difference below the margin",
     "preference_cycle": "contradicts another preference",

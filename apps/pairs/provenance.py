@@ -107,4 +107,4 @@ def describe_opinion(opinion: Opinion) -> str:
     said = "withdrawn" if opinion.said is None else words.get(opinion.said, opinion.said)
     if opinion.status == Review.Status.REPLACED:
         return f"{said}, replaced by a later adjudication"
-    return f"{said}, after the pair was built" if opinion.is_later else said
+    return f"{said} (reviewed after the pair was built)" if opinion.is_later else said

@@ -105,7 +105,10 @@ class DatasetVersion(Dated):
         default=dict, blank=True, help_text="Row counts against the base: {new, updated, unchanged, removed}"
     )
     gold_check = models.JSONField(
-        null=True, blank=True, help_text="Rewards of gold answers: {full, less, unknown, first, problem}; null: none"
+        null=True,
+        blank=True,
+        help_text="Check of gold answers: counts {full, less, unknown}, `first` tasks with less than full reward, "
+        "`problem`; null: not checked",
     )
     gold_next = models.PositiveIntegerField(
         null=True, blank=True, help_text="Index of the next task whose gold answer is scored; null: none"

@@ -41,6 +41,6 @@ if (form) {
   add("previous", "k", "Previous item", () => move(-1));
   const labels = new Map([...form.querySelectorAll("[data-key]")].map((field) => [field.dataset.key, field.closest("label").querySelector("span").lastChild.textContent.trim()]));
   for (const [key, label] of labels) add(`answer-${key}`, key, `${label}, then the next item`, () => answer(key));
-  add("submit", "Enter", "Submit the answered items", () => form.requestSubmit());
+  add("submit", "Enter", "Submit reviews", () => form.requestSubmit());
   if (items().length) choose(form.querySelector("[data-wrong]") ?? items()[0]);
 }

@@ -401,8 +401,25 @@ def test_the_form_chooses_tasks_and_says_what_they_would_take():
     assert "<strong>9 rollouts</strong>" in page
     assert "× 2 rollouts per task (train: 5)" in page
     assert re.search(r"About <strong>[\d,]+ tokens</strong>, \$0\.00\d+\.", page)
-    assert "Rough estimate, because there are no earlier rollouts: based on the length of" in page
+    assert "Rough estimate" in page
     assert "<strong>5 rollouts</strong>" in client.get(address, {**given, "tags": "hard"}).text
+    free = squeezed(client.get(address, {**given, "policy_model": make_policy_model().slug}).text)
+    assert ("cost unknown" in free, "cost unknown" in page) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("provider", "tokens", "cost", "known"),
+    [
+        ("compatible", 40, 0.0, False),
+        ("compatible", 40, 0.5, True),
+        ("compatible", 0, 0.0, True),
+        ("scripted", 40, 0.0, True),
+    ],
+)
+def test_the_cost_of_a_model_without_prices_is_unknown(provider, tokens, cost, known):
+    snapshot = {"policy_model": {"provider": provider}}
+    collection = make_collection(total=4, completed=3, input_tokens=tokens, cost=cost, snapshot=snapshot)
+    assert ("<small>no prices</small>" in signed_in().get(detail(collection)).text) is not known
 
 
 def test_a_plan_from_the_form_has_its_choice_and_template():

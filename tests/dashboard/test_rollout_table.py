@@ -18,6 +18,7 @@ from apps.reviews.reviews.own_verdicts import save_own_verdict
 from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
+from apps.rollouts.search.filters.filter_keys import FLAGS
 from apps.rollouts.search.keyset_pages import SORTS
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from tests.dashboard.markup import read
@@ -47,6 +48,15 @@ def test_the_line_filters_and_stays_in_its_field():
     assert shown(client, q=f"collection:{collection.pk} flag:truncated") == [bad.pk]
     page = client.get(LIST, {"q": "reward:>0.5 model:qwen*"}).text
     assert 'value="reward:&gt;0.5 model:qwen*"' in page
+
+
+def test_flags_are_listed_by_their_meaning():
+    collection = make_collection()
+    make_rollout(collection, flagged=True)
+    assert counted(signed_in(Role.VIEWER), q="flag:credentials,lost")["Flags"] == {
+        FLAGS["credentials"]: 1,
+        FLAGS["lost"]: None,
+    }
 
 
 @pytest.mark.parametrize(

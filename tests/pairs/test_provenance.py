@@ -125,7 +125,7 @@ def test_later_verdicts_are_marked(bench):
     bench.say(ann, bench.good)
     (row,) = signed_in().get(address).json()
     assert (row["said"], row["is_later"]) == ("rejected", True)
-    assert "Rejected is better, after the pair was built" in signed_in().get(f"/pairs/{pair.pk}/").text
+    assert "Rejected is better (reviewed after the pair was built)" in signed_in().get(f"/pairs/{pair.pk}/").text
     bench.settle(erika, bench.bad)
     settled = bench.make()
     bench.settle(erika, bench.good)

@@ -64,7 +64,9 @@ class ReviewersField(serializers.SlugRelatedField[Any]):
 @spec_serializer(ItemSource, "collection", "rollouts", "filter", "per_task", "size")
 class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", queryset=Rubric.objects.all(), required=False)
-    reviewers = ReviewersField(many=True, required=False, help_text="Reviewers. Default: any annotator.")
+    reviewers = ReviewersField(
+        many=True, required=False, help_text="Reviewers. Default: all annotators, engineers and admins."
+    )
     items = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField(min_value=1, max_value=2**63 - 1), max_length=6),
         required=False,
@@ -78,7 +80,9 @@ class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
 
 
 class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
-    reviewers = ReviewersField(many=True, required=False, help_text="New list of reviewers; empty: any annotator.")
+    reviewers = ReviewersField(
+        many=True, required=False, help_text="New list of reviewers; empty: all annotators, engineers and admins."
+    )
 
     class Meta:
         model = Queue

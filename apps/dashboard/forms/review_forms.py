@@ -29,7 +29,7 @@ class ReviewersForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms 
     """Form of a queue with its reviewers: active users who may review, and those already named."""
 
     reviewers = forms.ModelMultipleChoiceField(
-        queryset=User.objects.none(), required=False, help_text="Empty: all annotators"
+        queryset=User.objects.none(), required=False, help_text="Empty: all annotators, engineers and admins"
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

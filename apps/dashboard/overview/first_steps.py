@@ -87,7 +87,7 @@ def read_steps(base: str) -> list[Step]:
             command="",
         ),
         Step(
-            title="Export a dataset",
+            title="Export training data",
             text="Write files that TRL, NeMo RL, verl and other trainers load.",
             done=Export.objects.filter(state=Export.State.READY).exists(),
             url=reverse("dashboard:export_create") + chosen,

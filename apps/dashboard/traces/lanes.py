@@ -123,7 +123,9 @@ class Lanes:
                 yield CardLink("replaces the conversation of", self._seqs[earlier[-1]])
         before = max((seq for seq in self._seqs.values() if seq < self._seqs[number]), default=-1)
         if call.parent in self._seqs and (call.ambiguous or self._seqs[call.parent] != before):
-            yield CardLink("continues (ambiguous)" if call.ambiguous else "continues", self._seqs[call.parent])
+            yield CardLink(
+                "probably continues (several calls match)" if call.ambiguous else "continues", self._seqs[call.parent]
+            )
         for lane in self._spawned[number]:
             yield CardLink(f"started {lane.label}", lane.seq)
 

@@ -21,8 +21,10 @@ from apps.tasks.deletion_jobs import UNFINISHED_DELETIONS, AlreadyBeingDeleted, 
 
 MEGABYTE = 1024**2
 _ONLY_FOR_TRACES = {
-    "ignore_exports": "Exports protect whole collections. Delete the exports first.",
-    "ignore_pair_sets": "Pair sets protect whole collections. Delete the pair sets first.",
+    "ignore_exports": "A collection with exports can lose only its traces. Choose “Only traces”, or delete its "
+    "exports first.",
+    "ignore_pair_sets": "A collection with pair sets can lose only its traces. Choose “Only traces”, or delete its "
+    "pair sets first.",
 }
 
 

@@ -314,7 +314,7 @@ FORMATS = [
         features=lambda _: {},
         choices={"messages": ("all", "new", "none")},
         encodings=("jsonl", "jsonl.gz"),
-        note="One trace per rollout, each line the body of an OTLP/HTTP request. Send a ready export to Langfuse, "
-        "Phoenix, MLflow or another OTLP receiver from its page. Not a training format.",
+        note="One trace per rollout, each line the body of an OTLP/HTTP request. When the export is ready, its page "
+        "can send the traces to Langfuse, Phoenix, MLflow or another OTLP receiver. Not a training format.",
     ),
 ]

@@ -128,8 +128,8 @@ FORMATS = [
             "grammar_calls": GRAMMAR_CHOICES,
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
-        note="The field loss_mask is 1 for tokens that the model sampled, except in calls with a grammar; logprobs of "
-        "other tokens are 0. The field sampled lists the call, model version and temperature of each token range. "
+        note="`loss_mask` is 1 for the tokens to train on; all other tokens have logprob 0. `sampled` lists the call, "
+        "model version and temperature of each token range. "
         "Group metrics and advantages include all rollouts with a reward, even if filters leave them out. Parquet "
         "needs about 7 bytes per token, JSON 18.",
     ),

@@ -74,7 +74,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps. With `strict_tools` "never", no grammar constrains tool calls.
+    steps. With `strict_tools` "never", tools are sent without `strict`, so that it causes no grammar. A forced
+    `tool_choice` may still cause one.
 
     An empty reply has neither text nor tool calls. A second one without a tool call in between ends the attempt. With
     `retry_empty_replies`, empty replies never end it, as in NeMo Gym.
@@ -114,7 +115,7 @@ def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
 def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
     """Return the sampling parameters: the harness's, overridden by the task's own.
 
-    The harness already merges the parameters of model, agent and collection. Each attempt has its own seed, because a
+    The harness already merges the parameters of model, agent and collection. Each rollout has its own seed, because a
     shared seed would make repeats identical.
     """
     params = row["responses_create_params"]
@@ -156,7 +157,10 @@ class Attempt(SessionDriver):
         self.conversation.extend(event.new_items())
 
     def _initial_items(self, session: Session) -> list[Item]:
-        """Return the prompt and the environment's first messages. Raises EnvironmentFault if both are empty."""
+        """Return the prompt and the environment's first messages.
+
+        Raises EnvironmentFault if neither the task nor the environment has a message.
+        """
         if not input_items(self.row) and not session.opening:
             problem = f"The task has no prompt, and {self.server.name} sends none. Add a prompt to the task."
             raise EnvironmentFault(problem).permanent()

@@ -146,9 +146,9 @@ class Redactor:
         return top[0], dict(counts)
 
     def _kind_below(self, place: str | int, member: Any, above: str) -> str:
-        """Return the kind as which all texts and numbers in an object or list are redacted, or an empty text.
+        """Return the kind as which the texts and numbers in an object or list are redacted, or an empty text.
 
-        Its name or a parent's name decides.
+        Harmless ones, such as placeholders and counts, are kept. Its name or a parent's name decides.
         """
         kind = (self._kind_of_name(place) if isinstance(place, str) else "") or above
         return "" if kind and is_description(member) else kind
@@ -166,7 +166,8 @@ class Redactor:
         if type(number) is not int or abs(number) < LEAST_NUMBER or is_count(place):
             return ""
         kind = above or (self._kind_of_name(place) if isinstance(place, str) else "")
-        # Longer numbers are no exceptions. Python refuses to write more than 4,300 digits as text.
+        # Numbers above 2,048 bits are never looked up in the exceptions: Python refuses to write more than 4,300 digits
+        # as text.
         return "" if kind and number.bit_length() <= 2048 and str(number) in self._exceptions else kind
 
     def _clean_name(self, one: dict[str, Any], name: str, counts: Counter[str]) -> None:

@@ -1,7 +1,8 @@
 """Convert Responses items to chat messages and back, with pure functions.
 
 Items contain more than chat messages: ids, statuses, annotations, encrypted reasoning and training fields are lost.
-Apart from that, a round trip only assigns new ids, joins the texts of one turn into one message, and drops empty texts.
+Apart from that, a round trip assigns new ids, turns `developer` into `system`, moves images of tool results to a user
+message, joins the texts of one turn before its calls, and drops empty texts.
 """
 
 import re

@@ -27,8 +27,9 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class SessionOpened(Event, tag="session"):
-    """The resource server was seeded and declared its tools.
+    """A session was opened (`seed_session`).
 
+    `tools` are offered to the model: those of the task, otherwise those of the environment.
     `original` has fields of an imported attempt that the events do not contain, see apps.gym.rollout_files.originals.
     """
 
@@ -39,7 +40,10 @@ class SessionOpened(Event, tag="session"):
 
 
 class Prompt(Event, tag="prompt"):
-    """The start of the attempt: system prompt, few-shot examples, task input."""
+    """The start of the attempt: system prompt, few-shot examples, task input, and the environment's first messages.
+
+    On a path of a graph, it is the request of the root.
+    """
 
     items: list[Item]
 
@@ -60,9 +64,9 @@ class ModelCall(Event, tag="model_call"):
     reply), then `items_in`. `tools_in` lists the offered tools if they changed since the parent (for a root, since the
     session opened). `lineage` numbers the conversation that the call continues. `root_reason` says why a root has no
     parent. `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
-    call with the same request. `served` is False if the client did not receive the whole reply. `ambiguous` is True if
-    several calls could be the parent. `wire` names the client's API. `notes` lists request fields that the translation
-    dropped.
+    call with the same request. GymWeb records all calls with `served` True and lists those whose reply was not received
+    in `AgentEnd.unserved`; other programs may set `served` to False. `ambiguous` is True if several calls could be the
+    parent. `wire` names the client's API. `notes` lists request fields that the translation dropped.
     """
 
     seen: int
@@ -148,8 +152,9 @@ class JudgeCall(Event, tag="judge_call"):
     the results of the simulator's tools. `items` is its reply. The next environment turn repeats a reply that is a
     message.
 
-    `tries` numbers the calls for one question, from 1. The first `prompt` is the question; a later call continues the
-    conversation, so its `prompt` has only the added text. `verdict` is parsed from `items`; if that failed, `problem`
+    `question` names the kind of question, for example `score` or `next message`. `tries` numbers the calls for one
+    question, from 1. The first `prompt` is its text; a later call continues the conversation, so its `prompt` has only
+    the added text. `verdict` is parsed from `items`; if that failed, `problem`
     is the reason.
     """
 

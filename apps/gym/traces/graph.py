@@ -127,8 +127,8 @@ class TraceGraph:
     def main_leaf(self) -> int:
         """Return the call that the agent's `finish` names, else the last leaf of its first lineage; 0 for none.
 
-        A client may request a title before it begins. So a `first` lineage with one call is skipped if another `first`
-        lineage follows.
+        An agent may first ask for a title of the conversation, in a call of its own. So a `first` lineage with one call
+        is skipped if another `first` lineage follows.
         """
         ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
         if ends and ends[-1] in self.calls:
@@ -192,7 +192,7 @@ class TraceGraph:
         return event if tools == event.tools else replace(event, tools=tools)
 
     def _conversation(self, leaf: int) -> list[Numbered]:
-        """Return the prompt, replies and answers on the path to a call."""
+        """Return the prompt, model calls, tool results and environment turns on the path to a call."""
         if self.is_line:
             conversation_types = (Prompt, ModelCall, ToolResult, EnvironmentTurn)
             end = self.seq_of.get(leaf, -1)

@@ -207,7 +207,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
     answer = next((event.answer for event in events if isinstance(event, AgentEnd)), "")
     if answer and answer != last_message(output):
-        # An external agent may give its answer only when it ends.
+        # Some external agents give their answer only in the command that ends the attempt.
         output.append(message("assistant", answer))
     output = [complete_item(item, number) for number, item in enumerate(output)]
     tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])
@@ -242,7 +242,7 @@ def _user_calls(events: list[TraceUnion]) -> list[dict[str, Any]]:
     for event in events:
         turn += isinstance(event, EnvironmentTurn)
         if isinstance(event, SessionOpened):
-            # An imported rollout has no calls of the user model.
+            # An imported rollout has no events for calls of the user model, so take them from the imported response.
             kept = as_object(event.original.get("response")).get("user_calls")
             found += kept if isinstance(kept, list) else []
         if isinstance(event, JudgeCall) and event.role == "user":

@@ -14,12 +14,11 @@ _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
-    """Mean of max(0, 1 − excess ÷ slack) for the given budgets.
+    """Mean, for the given budgets, of max(0, 1 − excess ÷ (tolerance × budget)).
 
-    The excess is the use beyond the budget, and the slack is the budget times `tolerance`. With a tolerance of 1.0,
-    twice the budget gives 0.0; with 0.0, any excess does. Steps
-    are turns (model replies). Tokens are input and output of all calls. If the model reports no token counts, a token
-    budget gives no reward: `verifier_error`.
+    The excess is the use beyond the budget. With a tolerance of 1.0, twice the budget gives 0.0; with 0.0, any excess
+    does. Steps are turns (model replies). Tokens are input and output of all calls. If the model reports no token
+    counts, a token budget gives no reward: `verifier_error`.
 
     It does not check the answer: combine it in a hybrid with a `required` verifier of the answer.
 

@@ -18,7 +18,7 @@ _ABSENT = object()
 
 
 class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
-    """Share of the expected state that the final state matches.
+    """1.0 if the final state has all expected values, otherwise 0.0; with Score `fraction`, the share of them.
 
     The state is the last JSON output of the named tool; without a tool, the JSON of the last message. `score`: with
     `all`, 1.0 if everything matches, otherwise 0.0; with `fraction`, matching values ÷ expected values, counted at the
@@ -35,7 +35,7 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
     ] = ""
     expected_field: Annotated[str, Meta(title="Field of the expected state", min_length=1)] = "expected_state"
     score: Annotated[Literal["all", "fraction"], Meta(title="Score")] = "all"
-    exact: Annotated[bool, Meta(title="No other keys")] = False
+    exact: Annotated[bool, Meta(title="Allow only the expected keys")] = False
     any_order: Annotated[bool, Meta(title="Lists in any order")] = False
 
     def find_problems(self) -> Iterator[Problem]:

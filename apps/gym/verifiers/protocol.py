@@ -75,7 +75,10 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
     expected: (
         Annotated[
             str | int | float,
-            Meta(title="Expected answer", description="The same answer for all tasks. Default: the field of the row."),
+            Meta(
+                title="Expected answer",
+                description="The same answer for all tasks. If empty, the row field named below has it.",
+            ),
         ]
         | None
     ) = None

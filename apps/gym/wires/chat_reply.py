@@ -40,7 +40,8 @@ _STANDARD_REASONS = frozenset({"stop", "length", "tool_calls", "function_call", 
 _MAX_REASON = 100  # maximum characters of an unknown reason
 
 
-# Only required fields are typed. Optional fields are ignored if they have the wrong type.
+# Fields that make up the turn are typed: a wrong type makes the reply malformed. Others are ignored if they have the
+# wrong type.
 
 
 class _Function(msgspec.Struct):

@@ -44,7 +44,8 @@ class SamplingRefused(PolicyError):
 def check_sampling(sampling: dict[str, Any]) -> None:
     """Raise SamplingRefused if sampling sets a field that the rollout sets.
 
-    Such rows cannot be saved any more; this covers older ones.
+    Models, agents and collections with such sampling can no longer be saved. This check is for older rows, and for
+    requests of captured agents.
     """
     if refused := sorted(key for key in _NO_SAMPLING & sampling.keys() if sampling[key] is not None):
         raise SamplingRefused(f"Sampling cannot set {', '.join(refused)}, which the rollout sets.").permanent()

@@ -20,7 +20,8 @@ from apps.gym.wires.sending import Sender
 
 LIST_SECONDS = 10.0
 CALL_SECONDS = 30.0
-"""The model lists of all servers are requested together and then one call is made. A check takes at most the sum."""
+"""The model lists of all servers are requested together and then one call is made. A checkup takes at most
+LIST_SECONDS + CALL_SECONDS."""
 
 CALL_TOKENS = 512
 """Enough for a model that reasons first."""
@@ -65,7 +66,8 @@ class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Checkup(msgspec.Struct):
     """The results of all checks.
 
-    `capabilities` has `max_model_len` (tokens), `server_version`, `root` and `parent`, as far as known.
+    `capabilities` has, as far as known, `max_model_len` (tokens), `server_version`, and `root` and `parent` of the
+    model as vLLM lists them: its checkpoint, and the base model of an adapter.
     """
 
     checks: list[Check]

@@ -69,7 +69,7 @@ _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class PolicyReplyTooLarge(PolicyError):
-    """Raised if the reply is larger than MAX_REPLY or the memory budget. Retrying does not help."""
+    """Raised if the reply is larger than `sending.MAX_REPLY` or the memory budget. Retrying does not help."""
 
 
 class HttpPolicy:

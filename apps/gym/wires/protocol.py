@@ -45,9 +45,11 @@ class Ask(msgspec.Struct, kw_only=True):
     `session` names the rollout, so that an endpoint with several servers can keep it on one of them. No retry starts
     after an enclosing time limit (apps.gym.calls.time_limits).
 
-    With `on_delta`, the reply is streamed if the wire format supports it. No retry starts after the first delta.
+    With `on_delta`, the reply is streamed over the Chat Completions wire; other wires never call it. No retry starts
+    after the first delta.
 
-    `patience` is the maximum wait in seconds while the endpoint throttles; None: no maximum.
+    `patience` is the maximum wait in seconds while the endpoint throttles. None: wait as long as the endpoint accepts
+    some calls (see `flow_control.PATIENCE`).
 
     With `strict` False, tools are never strict, even where the API makes them strict by default.
 

@@ -93,7 +93,9 @@ class Queue(Dated):
         validators=[MinValueValidator(0.0), MaxValueValidator(0.5)],
         help_text="Share of items that each reviewer sees twice, to measure consistency",
     )
-    named_reviewers = models.BooleanField(default=False, help_text="Only named reviewers; otherwise any annotator")
+    named_reviewers = models.BooleanField(
+        default=False, help_text="Only named reviewers; otherwise all annotators, engineers and admins"
+    )
     source = models.JSONField(default=dict, blank=True, help_text="Source of its items")
     item_count = models.PositiveIntegerField(default=0)
     created_by = models.ForeignKey(

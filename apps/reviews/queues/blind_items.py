@@ -1,4 +1,4 @@
-"""Build the reviewer's view of an item: its rollouts on their sides, without what the queue hides.
+"""Build the reviewer's view of an item: its rollouts, each as a side labelled A, B, …, without what the queue hides.
 
 Rollout ids are left out, too.
 """
@@ -92,7 +92,7 @@ def _may_show(review: Review, queue: Queue) -> Visibility:
 
 
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
-    """Return the rollouts in the order of the ids, with at most two queries."""
+    """Return the rollouts in the order of the ids, with one query."""
     rows = Rollout.objects.filter(pk__in=ids).select_related("task", "collection__policy_model")
     found = {each.pk: each for each in rows}
     return [found[one] for one in ids if one in found]
@@ -122,7 +122,8 @@ def _read_events(rollout: Rollout) -> tuple[list[tuple[int, TraceUnion]], int]:
     stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
     events = [(each.seq, each.event) for each in stored.only("rollout", "attempt", "seq", "payload")[: MAX_EVENTS + 1]]
     if is_captured(event for _, event in events):
-        # Only the main path is shown. Its events are numbered by position, since some come from one stored event.
+        # Only the main path is shown. Its events are numbered by position, because several may come from the same
+        # stored event.
         line = list(enumerate(TraceGraph([each.event for each in stored]).main))
         return line[:MAX_EVENTS], max(0, len(line) - MAX_EVENTS)
     if len(events) <= MAX_EVENTS:

@@ -21,7 +21,7 @@ MAX_REVIEWERS = 200
 
 
 def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[User] = (), user: User | None) -> Queue:
-    """Save a queue with its items, for the named reviewers or any annotator.
+    """Save a queue with its items, for the named reviewers, or for all users who may review.
 
     The item order depends on the seed of the queue. Hidden repeats and the order of rollouts in an item are drawn from
     system randomness, so that reviewers cannot predict them. Raise ValidationError by field, and QueueRefused.

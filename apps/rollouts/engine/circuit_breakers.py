@@ -1,4 +1,4 @@
-"""Circuit breakers: an endpoint that keeps failing gets no new rollouts until a test rollout succeeds.
+"""Circuit breakers: an endpoint that keeps failing gets no new rollouts until a call succeeds, except tests.
 
 Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAILURES failures, it opens the breaker of
 the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs

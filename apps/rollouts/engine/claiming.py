@@ -39,7 +39,7 @@ class Slots(NamedTuple):
     """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
     `running` is the number of its running rollouts, `suspects` the number of running rollouts whose previous worker
-    died. A rollout whose workers died twice is quarantined: it runs alone on its worker. `alone`: the worker runs one
+    died. A rollout that has lost two workers is quarantined: it runs alone on its worker. `alone`: the worker runs one
     and must claim no more. `yields`: the worker should finish its rollouts to make room for one. `group` is its worker
     group.
 

@@ -44,7 +44,7 @@ class NotStored(Exception):
 
 
 class _Waiter(NamedTuple):
-    """A caller that waits until the outbox has stored `events` events since it started."""
+    """A caller that waits until the total number of stored events reaches `events`."""
 
     events: int
     attempt: AttemptKey
@@ -52,7 +52,10 @@ class _Waiter(NamedTuple):
 
 
 class Outbox:
-    """Buffer events and ends until they are stored. Nothing is dropped; `trouble` has the error during an outage."""
+    """Buffer events and ends until they are stored.
+
+    An outage drops nothing; `trouble` then has the error. What the database rejects is logged and dropped.
+    """
 
     def __init__(
         self, *, in_database: InDatabase, changed: Callable[[set[int]], None], memory: MemoryBudget | None = None
@@ -213,9 +216,9 @@ class Outbox:
                 return
 
     async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[AttemptKey, Exception]:
-        """Store results one by one. If one cannot be stored, its rollout fails with the reason.
+        """Store the batch by attempt. Return the reasons why attempts could not be stored.
 
-        Return the reasons by attempt.
+        An end that cannot be stored is replaced by a failed one. Events without an end are dropped.
         """
         problems: dict[AttemptKey, Exception] = {}
         by_attempt: dict[AttemptKey, list[EventRow]] = {}

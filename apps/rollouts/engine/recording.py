@@ -22,8 +22,8 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     """The end of an attempt. `reward` is set only if `status` is `completed`, `error_kind` only if it is `failed`.
 
     Status `queued` retries the rollout. `failed` is 1 if the attempt counts towards the maximum number of attempts.
-    `deferred` attempts do not count, because the endpoint accepts no calls for now. Durations are in seconds, `cost` is
-    in USD.
+    `deferred` attempts are not counted as retried either, because the endpoint accepts no calls for now. Durations are
+    in seconds, `cost` is in USD.
     """
 
     id: int

@@ -73,6 +73,7 @@ class Reservations:
         if not self.exceed(running):
             return
         own = [list(running), list(running.values())]
+        # As a side effect, the function lowers the slots of this worker to `own`. Its result is not used.
         self._change("SELECT COUNT(*) FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])", [lease, *own])
         self._slots = +Counter({pk: min(slots, running.get(pk, 0)) for pk, slots in self._slots.items()})
 

@@ -18,7 +18,8 @@ from apps.rollouts.models import Collection
 class Share(NamedTuple):
     """This worker's share of a global limit. The shares of all live workers add up to the limit.
 
-    Used only for judge calls: they are not in the database, so workers cannot count those of other workers.
+    Limits are shared out only for judge calls: they are not in the database, so workers cannot count those of other
+    workers. `rank` also decides which worker makes room for a quarantined rollout.
     """
 
     rank: int
@@ -80,10 +81,10 @@ class InUse:
     ) -> Slots:
         """Return the remaining limits. `elsewhere` counts the rollouts of other workers by collection id.
 
-        Limits are not divided between workers: shares of workers without a free seat would be idle, and shares would be
-        wrong whenever a worker starts or stops. An endpoint with an open breaker has no slots, or one if a test is due.
-        An environment with an unhealthy server has none. `running` are the running collections; by default they are
-        read here.
+        Limits of rollouts are not divided between workers (those of judge calls are): shares of workers without a free
+        seat would be idle, and shares would be wrong whenever a worker starts or stops. An endpoint with an open
+        breaker has no slots, or one if a test is due. An environment with an unhealthy server has none. `running` are
+        the running collections; by default they are read here.
         """
         running = read_running() if running is None else running
         self._due_tests = {}
@@ -193,7 +194,10 @@ class InUse:
 
 
 class Used(NamedTuple):
-    """Number of running rollouts of all workers by model, environment and collection id."""
+    """Usage of all workers by model, environment and collection id.
+
+    It counts rollouts, and for models also the judge calls of this worker.
+    """
 
     models: Counter[int]
     environments: Counter[int]

@@ -1,7 +1,8 @@
 """Share the request rate of an endpoint between all workers, through its row in the database.
 
-Each worker has a gate per endpoint. Once the endpoint throttles, the gate reports to the row several times a second
-while calls wait, and receives a grant: the start times of the next calls. See docs/decisions/0011.
+Each worker has a gate per endpoint. Once the endpoint throttles, the gate reports to the row while calls wait, from
+several times a second to once in 5 seconds, and receives a grant: the start times of the next calls. See
+docs/decisions/0011.
 """
 
 import asyncio

@@ -72,7 +72,7 @@ class RolloutWorker(ChannelsWorker):
         self.group = group
         self._leave_at = math.inf
         self._woken = asyncio.Event()
-        self._has_started = asyncio.Event()
+        self._has_claimed = asyncio.Event()
         self._stopping = False
         self._seats = WorkerSeats(self.seats, freed=self._woken.set)
         self._changes = Changes()
@@ -83,7 +83,7 @@ class RolloutWorker(ChannelsWorker):
         self._background_jobs = BackgroundJobs(
             settings.WORKER_BACKGROUND_JOBS if background_jobs else [], group=group, in_database=self._database.run
         )
-        self._started: set[int] = set()
+        self._started_collections: set[int] = set()
         self._reservations = Reservations()
         self._is_claiming = False
         self._claim_lock = asyncio.Lock()
@@ -228,7 +228,7 @@ class RolloutWorker(ChannelsWorker):
                     seats=seats,
                     in_use=in_use,
                     reports=reports,
-                    started=self._started,
+                    started=self._started_collections,
                     settings_in_use=self._settings,
                     reservations=self._reservations,
                     only=only,
@@ -241,7 +241,7 @@ class RolloutWorker(ChannelsWorker):
 
     def _count_claims(self, work: list[Work]) -> None:
         if work:
-            self._has_started.set()
+            self._has_claimed.set()
             self._meters.count("claims")
             self._meters.count("claimed", by=len(work))
             self._changes.add(one.claim.collection_id for one in work)
@@ -317,10 +317,10 @@ class RolloutWorker(ChannelsWorker):
         """Wait a second, or longer while no rollout runs."""
         await asyncio.sleep(POLL_SECONDS)
         if not self._seats.taken:
-            self._has_started.clear()
+            self._has_claimed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_SECONDS - POLL_SECONDS):
-                    await self._has_started.wait()
+                    await self._has_claimed.wait()
 
     async def _apply_updates(self) -> None:
         with self._breakers.reports() as reports:
@@ -376,7 +376,7 @@ class RolloutWorker(ChannelsWorker):
         self._woken.set()
 
     async def _drain(self) -> None:
-        """Wait for running rollouts, at most for the grace period. `_leave` requeues the rest."""
+        """Wait for running rollouts; after `stop`, at most for the grace period. `_leave` requeues the rest."""
         # Concurrently, so that a hanging database does not extend the grace period.
         announcing = asyncio.create_task(self._identity.drain())
         while self._seats.taken and (left := self._leave_at - time.monotonic()) > 0:

@@ -71,7 +71,7 @@ def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
 
 
 def drain_lease(*, worker_id: int) -> None:
-    """Mark the worker as draining, so that others take over its share of the limits."""
+    """Mark the worker as draining: it can claim no more, and others take over its share of the judge limits."""
     Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
 
 

@@ -132,8 +132,8 @@ def _guessed(plan: Plan, choice: Choice) -> _RolloutUse | None:
         output_tokens=said,
         judge_cost=0.0,
         seconds=None,
-        basis=f"Rough estimate, because there are no earlier rollouts: based on the length of {len(words):,} tasks and "
-        f"one {said}-token reply per rollout.",
+        basis="Rough estimate, because this model has no rollouts of this dataset yet: based on the length of "
+        f"{len(words):,} tasks and one {said}-token reply per rollout.",
         based_on=[],
     )
 

@@ -75,7 +75,7 @@ class Limits:
         float | None,
         Option(
             "Cost limit",
-            "At the prices of the models. The collection pauses at the limit.",
+            "In US dollars, at the prices of the models. The collection pauses at the limit.",
             low=0,
             high=1e12,
             none="no limit",
@@ -99,7 +99,7 @@ class TaskSelection:
         int | None,
         Option(
             "Task limit",
-            "Maximum number of tasks, from the first",
+            "Run only this many tasks, in the order of the dataset",
             low=1,
             high=MAX_INTEGER,
             none="all tasks",

@@ -11,7 +11,9 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 MAX_BUDGET = 1e9
 MAX_LABEL = 100
-BUDGET = Option("Budget", "The scan pauses when it has cost this much", low=0.01, high=MAX_BUDGET, unit="USD")
+BUDGET = Option(
+    "Budget", "In US dollars. The scan pauses when it has cost this much.", low=0.01, high=MAX_BUDGET, unit="USD"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ class InvitationForm(forms.Form):
         widget=forms.EmailInput(attrs={"autocomplete": "off"}),
     )
     role = forms.ChoiceField(choices=Role.choices, initial=Role.VIEWER)
-    days = forms.IntegerField(label="Valid for days", min_value=1, max_value=MOST_DAYS, initial=DEFAULT_DAYS)
+    days = forms.IntegerField(label="Valid for (days)", min_value=1, max_value=MOST_DAYS, initial=DEFAULT_DAYS)
 
 
 class AcceptForm(forms.Form):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.rollouts.models import Collection, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Between, Filter, Number, Term, Text, Value, write_term
+from apps.rollouts.search.filters.filter_keys import FLAGS
 
 LOOKED_AT = 10_000
 SHOWN = 8
@@ -130,7 +131,9 @@ def _facet(there: RolloutList, key: str, label: str, counted: Counter[Any]) -> F
     # A selected value stays visible even if nothing matches, so that it can be removed.
     known = {each for _, each, _ in values}
     unmatched = [
-        (write_term(Term(key, (value,))).partition(":")[2], value, None) for value in chosen if value not in known
+        (_label(key, write_term(Term(key, (value,))).partition(":")[2]), value, None)
+        for value in chosen
+        if value not in known
     ]
     shown: list[tuple[str, Value, int | None]] = [
         *values[:SHOWN],
@@ -148,7 +151,11 @@ def _values(key: str, counted: Counter[Any]) -> Iterator[tuple[str, Value, int]]
         yield from ((name, value, counted[value]) for name, value in _BUCKETS if counted[value])
         return
     for name, count in sorted(counted.items(), key=lambda each: (-each[1], each[0])):
-        yield str(name), Text(str(name)), count
+        yield _label(key, str(name)), Text(str(name)), count
+
+
+def _label(key: str, text: str) -> str:
+    return FLAGS.get(text, text) if key == "flag" else text
 
 
 def _toggled(there: RolloutList, key: str, value: Value) -> str:

@@ -79,7 +79,7 @@ collection_server_metrics = action_view(
     _PRESENT.select_related("environment"),
     "collection",
     page="collection_detail",
-    said="Server metrics requested.",
+    said="Metrics of the resource server requested.",
 )
 
 

@@ -84,7 +84,12 @@ tracked_run_resend = action_view(
     Permission.EXPORT, resend_run, _RUNS, "run", page=_page, said="The run continues. Workers send what is missing."
 )
 tracked_run_delete = action_view(
-    Permission.EXPORT, delete_run, _RUNS, "run", page=_page, said="The link is deleted. The tracker keeps the run."
+    Permission.EXPORT,
+    delete_run,
+    _RUNS,
+    "run",
+    page=_page,
+    said="The link is deleted, with its local files. A run on a server or in Trackio is kept.",
 )
 
 

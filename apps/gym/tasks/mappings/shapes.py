@@ -34,7 +34,7 @@ SHAPES = {
     "verl": "verl rows",
     "tau2": "tau2 tasks",
     "prompt_answer": "prompt and answer",
-    "unknown": "an unknown shape",
+    "unknown": "row format not recognised",
 }
 
 

@@ -25,7 +25,7 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
-    """Share of instructions that the last message follows.
+    """1.0 if the last message follows all instructions, otherwise 0.0; with Score `fraction`, the share of them.
 
     `score`: with `all`, 1.0 if it follows all of them, otherwise 0.0; with `fraction`, followed ÷ all. An empty reply
     follows none. IFEval defines the ids and arguments. A row has them as `instruction_id_list` and `kwargs`, at the

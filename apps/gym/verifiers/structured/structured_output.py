@@ -102,7 +102,10 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
     title: ClassVar[str] = "JSON schema match"
     schema: Annotated[
         dict[str, Any],
-        Meta(title="JSON schema", description="Default: the field of the row, as an object or JSON text"),
+        Meta(
+            title="JSON schema",
+            description="The same schema for all tasks. Default: the row field below, as an object or JSON text",
+        ),
     ] = {}
     schema_field: Annotated[str, Meta(title="Field of the schema", min_length=1)] = "schema_str"
     source: (

@@ -16,7 +16,8 @@ _Texts = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=500
 
 
 class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
-    """Share of the wanted strings that the reply contains; 0.0 if it contains a forbidden string.
+    """1.0 if the reply contains all wanted strings, otherwise 0.0; with Score `fraction`, the share that it contains.
+    0.0 if it contains a forbidden string.
 
     `score`: with `all`, 1.0 if the reply contains every wanted string, otherwise 0.0; with `any`, 1.0 if it contains at
     least one; with `fraction`, found ÷ wanted. White space counts as one space. Case is ignored unless `case_sensitive`
@@ -28,7 +29,7 @@ class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
 
     title: ClassVar[str] = "Contains strings"
     wanted: Annotated[
-        _Texts, Meta(title="Wanted strings", description="Default: the string or strings in the field of the row")
+        _Texts, Meta(title="Wanted strings", description="The same strings for all tasks. Default: the row field below")
     ] = []
     wanted_field: Annotated[
         str,
@@ -92,7 +93,8 @@ _Patterns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=2_000)]]
 
 
 class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
-    """Share of the wanted patterns that the reply matches; 0.0 if it matches a forbidden pattern.
+    """1.0 if the reply matches all wanted patterns, otherwise 0.0; with Score `fraction`, the share that it matches.
+    0.0 if it matches a forbidden pattern.
 
     `within`: with `reply`, the pattern can match anywhere (`^` and `$` match at line ends); with `whole`, the pattern
     must match the whole reply, without outer white space; with `lines`, at least `at_least` lines must match. `score`

@@ -14,14 +14,16 @@ from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_
 
 
 class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
-    """Share of the expected calls that were made. Each call matches at most one expected call.
+    """1.0 if all expected calls were made, and no others unless extra calls are allowed, otherwise 0.0.
+    With Score `fraction`, the share of the expected calls.
 
-    `score`: with `all`, 1.0 if all expected calls were made, otherwise 0.0; with `fraction`, matched ÷ expected. If
-    extra calls are not allowed, an extra call gives 0.0 with `all`, and `fraction` is matched ÷ the larger of expected
-    and made. `order`: with `any`, each expected call takes the first free matching call; with `exact`, calls are in the
-    expected sequence; with `in_order`, others may be in between. `arguments`: `subset` compares the expected arguments
-    and ignores others, `exact` allows no others, `names` compares only the tool. Without expected calls, the reward is
-    1.0 if no call was made or extra calls are allowed, otherwise 0.0.
+    Each call matches at most one expected call. `score`: with `all`, 1.0 if all expected calls were made, otherwise
+    0.0; with `fraction`, matched ÷ expected. If extra calls are not allowed, an extra call gives 0.0 with `all`, and
+    `fraction` is matched ÷ the larger of expected and made. `order`: with `any`, each expected call takes the first
+    free matching call; with `exact`, calls are in the expected sequence; with `in_order`, others may be in between.
+    `arguments`: `subset` compares the expected arguments and ignores others, `exact` allows no others, `names` compares
+    only the tool. Without expected calls, the reward is 1.0 if no call was made or extra calls are allowed, otherwise
+    0.0.
 
     Range: 0.0 to 1.0. Components: `tool_calls`, and `tool_names` (the same, by name alone).
     """

@@ -57,7 +57,14 @@ KEYS: dict[str, Key] = {
         Key(
             "error", Kind.CHOICE, "error kind of a failed rollout", "error:timed_out", ERROR_KINDS, may_be_missing=True
         ),
-        Key("flag", Kind.CHOICE, "flag", "flag:truncated", tuple(FLAGS), meanings=FLAGS),
+        Key(
+            "flag",
+            Kind.CHOICE,
+            "property of the rollout, not a flag set by a user",
+            "flag:truncated",
+            tuple(FLAGS),
+            meanings=FLAGS,
+        ),
         Key("steps", Kind.COUNT, "turns: replies of the policy model", "steps:<10"),
         Key("calls", Kind.COUNT, "tool calls", "calls:0"),
         Key("tool_errors", Kind.COUNT, "tool calls that failed", "tool_errors:>=2"),
