@@ -157,6 +157,17 @@ def test_a_refused_address_ends_the_run_at_once(settings):
     assert (run.state, run.attempts) == ("failed", 1)
 
 
+def test_wandb_runs_are_sent_only_to_servers_that_the_operator_allows(settings):
+    settings.WANDB_SERVERS = ["https://api.wandb.ai", "http://127.0.0.1:9"]
+    run = track(make_finished(), make_tracker("wandb", address="http://127.0.0.1:9/", secret=SECRET))
+    settings.WANDB_SERVERS = ["https://api.wandb.ai"]
+    record()
+    send_runs()
+    run.refresh_from_db()
+    assert (run.state, run.attempts) == ("failed", 1)
+    assert "GYMWEB_WANDB_SERVERS" in run.error
+
+
 def test_a_changed_secret_key_ends_the_run_with_a_remedy(settings):
     run = track(make_finished(), make_tracker("mlflow", address="http://127.0.0.1:9", secret=SECRET))
     record()
@@ -244,10 +255,24 @@ def test_a_credential_is_stored_encrypted_and_in_no_log():
         ({"kind": "mlflow", "address": "http://user:word@127.0.0.1"}, "address"),
         ({"kind": "tensorboard", "address": "http://127.0.0.1:9"}, "address"),
         ({"kind": "trackio", "secret": SECRET}, "secret"),
-        ({"kind": "wandb", "address": "http://127.0.0.1:9"}, "address"),
+        ({"kind": "wandb", "address": "https://api.wandb.ai"}, "address"),
+        ({"kind": "wandb", "address": "https://wandb.example.com", "secret": SECRET}, "address"),
+        ({"kind": "wandb", "address": "http://127.0.0.1:9", "secret": SECRET}, "address"),
+        ({"kind": "wandb", "address": "https://api.wandb.ai/x", "secret": SECRET}, "address"),
         ({"kind": "unknown"}, "kind"),
     ],
-    ids=["no-url", "private", "password-in-url", "tensorboard-url", "trackio-secret", "wandb-without-key", "kind"],
+    ids=[
+        "no-url",
+        "private",
+        "password-in-url",
+        "tensorboard-url",
+        "trackio-secret",
+        "wandb-without-key",
+        "other-wandb",
+        "private-wandb",
+        "path-at-wandb",
+        "kind",
+    ],
 )
 def test_an_impossible_tracker_names_the_field(fields: dict[str, str], field: str):
     given = dict(fields)
