@@ -1,6 +1,11 @@
 """Links of collections to runs: what is recorded, who may change it, and failures that reach only the run."""
 
+import base64
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -155,6 +160,45 @@ def test_a_refused_address_ends_the_run_at_once(settings):
     send_runs()
     run.refresh_from_db()
     assert (run.state, run.attempts) == ("failed", 1)
+
+
+@contextmanager
+def repeating_server() -> Iterator[str]:
+    """Yield the URL of a server that answers with an error and the header `Authorization` of the request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = self.headers["Authorization"]
+            body = f"{'x' * 240} {given} {SECRET} {given} {given}".encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("secret", [SECRET, f"user:{SECRET}"], ids=["token", "basic"])
+def test_an_error_of_mlflow_shows_no_credential(secret: str):
+    with repeating_server() as address:
+        run = track(make_finished(), make_tracker("mlflow", address=address, secret=secret))
+        record()
+        send_runs()
+    run.refresh_from_db()
+    assert (run.state, "400" in run.error) == ("failed", True)
+    assert "token" not in run.error
+    assert base64.b64encode(secret.encode()).decode()[:8] not in run.error
 
 
 def test_wandb_runs_are_sent_only_to_servers_that_the_operator_allows(settings):
