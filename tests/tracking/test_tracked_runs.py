@@ -1,6 +1,8 @@
 """Links of collections to runs: what is recorded, who may change it, and failures that reach only the run."""
 
 import base64
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +20,10 @@ from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Rollout
 from apps.tracking import run_delivery
+from apps.tracking.client_processes import run_writer
 from apps.tracking.models import TrackedRun, Tracker
 from apps.tracking.point_values import collection_values, version_values
-from apps.tracking.run_batches import RunBatch
+from apps.tracking.run_batches import RunBatch, TrackerFailed
 from apps.tracking.run_delivery import make_batch, send_runs
 from apps.tracking.run_folders import sweep_run_folders
 from apps.tracking.run_links import RunNotActive, TrackingRefused, delete_run, resend_run, stop_run
@@ -119,7 +122,7 @@ def test_a_collection_has_one_run_in_a_tracker():
     assert TrackedRun.objects.count() == 1
 
 
-@pytest.mark.parametrize("project", ["../x", ".."], ids=["folder", "dots"])
+@pytest.mark.parametrize("project", ["../x", "..", "_x"], ids=["folder", "dots", "underscore"])
 def test_a_project_cannot_leave_its_folder(project: str):
     with pytest.raises(TrackingRefused) as refused:
         track(make_finished(), make_tracker("trackio"), project=project)
@@ -229,7 +232,17 @@ def test_a_missing_package_is_named_with_its_command(settings):
     send_runs()
     run.refresh_from_db()
     assert run.state == "failed"
-    assert "pip install wandb" in run.error
+    assert f"{sys.executable} -m pip install wandb" in run.error
+
+
+@pytest.mark.parametrize("address", ["", "https://wandb.example.com"], ids=["files", "server"])
+@pytest.mark.parametrize("seconds", [0.0, 30.0], ids=["too-slow", "crash"])
+def test_a_process_that_fails_names_what_to_check(settings, address: str, seconds: float):
+    settings.TRACKING_PYTHON = shutil.which("false")
+    with pytest.raises(TrackerFailed) as failed:
+        run_writer("wandb_writer", {"address": address, "secret": SECRET}, seconds=seconds)
+    assert not failed.value.is_final
+    assert ("network" if address else "disk space") in str(failed.value)
 
 
 def test_a_stopped_run_continues_when_it_is_sent_again():
