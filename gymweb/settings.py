@@ -331,6 +331,8 @@ WORKER_BACKGROUND_JOBS = [
 # exports are pushed.
 TRACKING_PYTHON = env.text("GYMWEB_TRACKING_PYTHON", default="")
 HUB_URL = next(iter(env.origins("GYMWEB_HUB_URL")), "https://huggingface.co")
+# W&B servers that runs may be sent to. The wandb package connects by itself, so OUTBOUND_ALLOW does not apply to it.
+WANDB_SERVERS = ["https://api.wandb.ai", *env.origins("GYMWEB_WANDB_SERVERS")]
 
 # Requests per minute to the API; 0 means no limit.
 API_RATE = env.whole("GYMWEB_API_RATE", default=6_000, least=0, most=10**7)

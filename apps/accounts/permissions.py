@@ -23,7 +23,7 @@ class Permission(StrEnum):
     REVIEW = "review"  # review the items of queues
     LEAD = "lead"  # create and manage queues, adjudicate, override rewards
     UPLOAD = "upload"  # change datasets and tasks
-    CONFIGURE = "configure"  # change agents, environments and alerts, check health
+    CONFIGURE = "configure"  # change agents, environments, alerts and trackers, see and change trace destinations
     COLLECT = "collect"  # plan, control and cancel collections
     WORKERS = "workers"  # drain workers
     PAIR = "pair"  # build pair sets

@@ -51,10 +51,9 @@ class TraceDestinationSerializer(DeclaredFields, serializers.ModelSerializer[Tra
 class TraceDestinationViewSet(DestroyModelMixin, UpdateModelMixin, CreateModelMixin, RowViewSet):
     queryset = TraceDestination.objects.all()
     serializer_class = TraceDestinationSerializer
-    permissions = {
-        **dict.fromkeys(["list", "retrieve"], Permission.READ),
-        **dict.fromkeys(["create", "update", "partial_update", "destroy"], Permission.CONFIGURE),
-    }
+    permissions = dict.fromkeys(
+        ["list", "retrieve", "create", "update", "partial_update", "destroy"], Permission.CONFIGURE
+    )
 
     def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
         self.perform_update(serializer)

@@ -12,9 +12,13 @@ from urllib.parse import quote
 import orjson
 
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
+from apps.gym.calls.outbound_policy import OutboundRefused
+from apps.gym.redaction.header_secrets import header_secrets, mask_secrets
+from apps.gym.redaction.shortening import cut_clean
 from apps.tracking.run_batches import Point, RunBatch, SampleTable, SentRun, TrackerFailed
 
 CALL_SECONDS = 30.0
+MAX_SHOWN_BYTES = 64 * 1024
 MAX_METRICS = 1_000
 """Maximum metrics of one call. Limits are those of MLflow."""
 MAX_PARAMS = 100
@@ -36,7 +40,9 @@ class MlflowClient:
     def __init__(self, outbound: Outbound, address: str, secret: str) -> None:
         self._outbound = outbound
         self._address = address.rstrip("/")
-        self._headers = {"Content-Type": "application/json", **_authorize(secret)}
+        authorization = _authorize(secret)
+        self._headers = {"Content-Type": "application/json", **authorization}
+        self._secrets = header_secrets(authorization.values())
 
     async def send(self, batch: RunBatch) -> SentRun:
         experiment = await self._find_experiment(batch.project)
@@ -57,9 +63,9 @@ class MlflowClient:
             if made.status == 400 and b"RESOURCE_ALREADY_EXISTS" in made.body:
                 # Another worker created it meanwhile.
                 made = await self._request("GET", f"api/2.0/mlflow/{query}")
-            found = _content(made)
+            found = self._content(made)
             return str(found.get("experiment_id") or found["experiment"]["experiment_id"])
-        found = _content(reply)["experiment"]
+        found = self._content(reply)["experiment"]
         if found.get("lifecycle_stage") == "deleted":
             raise TrackerFailed(f"The experiment “{name}” is deleted in MLflow. Restore it.", is_final=True)
         return str(found["experiment_id"])
@@ -104,14 +110,14 @@ class MlflowClient:
         root = run["info"]["artifact_uri"]
         if not root.startswith("mlflow-artifacts:"):
             raise TrackerFailed(
-                f"The artifacts of this experiment are in {root.partition(':')[0]}, which GymWeb cannot write. Start "
+                f"The artifacts of this experiment are in {root.partition(':')[0]}, where GymWeb cannot write. Start "
                 "the MLflow server with --serve-artifacts, use a new experiment, or set the samples to 0.",
                 is_final=True,
             )
         path = re.sub(r"^mlflow-artifacts:(//[^/]*)?/*", "", root)
         body = {"columns": samples.columns, "data": samples.rows}
         stored = await self._request("PUT", f"api/2.0/mlflow-artifacts/artifacts/{quote(path)}/{SAMPLES_FILE}", body)
-        _check(stored)
+        self._check(stored)
         tag = orjson.dumps([{"path": SAMPLES_FILE, "type": "table"}]).decode()
         await self._call(
             "runs/set-tag", {"run_id": run["info"]["run_id"], "key": "mlflow.loggedArtifacts", "value": tag}
@@ -122,7 +128,7 @@ class MlflowClient:
         await self._call("runs/update", {"run_id": run_id, "status": status, "end_time": _milliseconds(batch.last_at)})
 
     async def _call(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        return _content(await self._request("POST", f"api/2.0/mlflow/{name}", body))
+        return self._content(await self._request("POST", f"api/2.0/mlflow/{name}", body))
 
     async def _request(self, method: str, path: str, body: Any = None) -> OutboundReply:
         try:
@@ -133,8 +139,29 @@ class MlflowClient:
                 headers=self._headers,
                 timeout=CALL_SECONDS,
             )
-        except OutboundFailed as error:
-            raise TrackerFailed(str(error)) from None
+        except (OutboundFailed, OutboundRefused) as error:
+            message = mask_secrets(str(error), self._secrets)
+            raise TrackerFailed(message, is_final=isinstance(error, OutboundRefused)) from None
+
+    def _content(self, reply: OutboundReply) -> dict[str, Any]:
+        self._check(reply)
+        try:
+            content = orjson.loads(reply.body)
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            message = "The server at this URL did not reply like MLflow. Check the URL of the tracker."
+            raise TrackerFailed(message, is_final=True)
+        return content
+
+    def _check(self, reply: OutboundReply) -> None:
+        if 200 <= reply.status < 300:
+            return
+        if reply.status in (401, 403):
+            raise TrackerFailed(f"MLflow returned {reply.status}. Enter a valid token for the tracker.", is_final=True)
+        text = mask_secrets(reply.body[:MAX_SHOWN_BYTES].decode(errors="replace"), self._secrets)
+        is_final = 400 <= reply.status < 500 and reply.status not in _RETRIED
+        raise TrackerFailed(f"MLflow returned {reply.status}: {cut_clean(text, 300)}", is_final=is_final)
 
 
 def _authorize(secret: str) -> dict[str, str]:
@@ -162,24 +189,3 @@ def _key(name: str) -> str:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _content(reply: OutboundReply) -> dict[str, Any]:
-    _check(reply)
-    try:
-        content = orjson.loads(reply.body)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise TrackerFailed("The reply is not JSON of MLflow. Check the URL of the tracker.", is_final=True)
-    return content
-
-
-def _check(reply: OutboundReply) -> None:
-    if 200 <= reply.status < 300:
-        return
-    if reply.status in (401, 403):
-        raise TrackerFailed(f"MLflow returned {reply.status}. Enter a valid token for the tracker.", is_final=True)
-    text = reply.body[:300].decode(errors="replace")
-    is_final = 400 <= reply.status < 500 and reply.status not in _RETRIED
-    raise TrackerFailed(f"MLflow returned {reply.status}: {text}", is_final=is_final)

@@ -27,7 +27,7 @@ class Tracker(Dated):
     name = models.CharField(max_length=100, unique=True, error_messages={"unique": "This name is already used."})
     kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.MLFLOW)
     address = models.CharField(
-        max_length=500, blank=True, help_text="URL of its server. Empty: files in the folder of GymWeb"
+        max_length=500, blank=True, help_text="URL of its server. Leave empty to write local files"
     )
     project = models.CharField(max_length=100, default="gymweb", help_text="Default project or experiment of new runs")
     secret_encrypted = models.TextField(blank=True, editable=False)
@@ -56,7 +56,7 @@ class Tracker(Dated):
 
 
 class Sent(models.Model):
-    """Columns of work that a worker sends to another server, and retries.
+    """Columns of a row that a worker sends to another server, with retries.
 
     A worker claims a row by moving `next_attempt_at` to the end of its lease and counting the attempt.
     """
@@ -73,8 +73,8 @@ class Sent(models.Model):
 class TrackedRun(Dated, Sent):
     """The run of a collection at a tracker.
 
-    Points are stored before they are sent: `recorded` counts the stored points, `sent` those that the tracker
-    confirmed. `key` identifies the run at the tracker, so that a repeated attempt finds it.
+    Points are stored before they are sent: `recorded` counts the stored points, `sent` the points that the
+    tracker has confirmed. `key` identifies the run at the tracker, so that a repeated attempt finds it.
     """
 
     class State(models.TextChoices):
@@ -95,7 +95,9 @@ class TrackedRun(Dated, Sent):
     config = models.JSONField(default=dict, editable=False, help_text="Settings of the collection")
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     run_id = models.CharField(max_length=100, blank=True, help_text="ID of the run at the tracker")
-    url = models.CharField(max_length=1000, blank=True, help_text="URL of the run, or path of its files in GYMWEB_VAR")
+    url = models.CharField(
+        max_length=1000, blank=True, help_text="URL of the run, or path of its files relative to GYMWEB_VAR"
+    )
     recorded = models.PositiveIntegerField(default=0, help_text="Number of stored points")
     sent = models.PositiveIntegerField(default=0, help_text="Number of points that the tracker has confirmed")
     is_complete = models.BooleanField(default=False, help_text="The collection has finished, and all points are stored")

@@ -40,9 +40,9 @@ class RunBatch(msgspec.Struct, frozen=True):
     """The unsent points of a run, or all of them for trackers with `rewrites`.
 
     `key` identifies the run, and `link` is the URL of the collection's page. `recorded` is the number of all points,
-    and `last_step` and `last_at` are those of the last one. `started_at` is when the collection was planned. Times are
-    Unix times in seconds. In the last batch, `state` is `completed` or `cancelled`, and `samples` is set if the run has
-    samples.
+    and `last_step` and `last_at` are the step and time of the last point. `started_at` is when the collection was
+    planned. Times are Unix times in seconds. In the last batch, `state` is `completed` or `cancelled`, and `samples` is
+    set if the run has samples.
     """
 
     key: str

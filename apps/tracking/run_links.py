@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Mapping
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -17,7 +16,7 @@ from apps.tracking.tracker_clients import run_folder
 from apps.tracking.tracking_spec import TrackingSpec
 
 State = TrackedRun.State
-_PROJECT = re.compile(r"\w[\w.\- ]*")
+_PROJECT = re.compile(r"[^\W_][\w.\- ]*")
 
 
 class TrackingRefused(Refusal, code="tracking-refused"):
@@ -57,7 +56,7 @@ def track_collection(spec: TrackingSpec, *, user: User | None = None) -> Tracked
             )
     except IntegrityError:
         raise TrackingRefused(
-            f"{spec.collection.label} already has a run in {spec.tracker}. Send it again, or delete it first.",
+            f"{spec.collection.label} is already tracked in {spec.tracker}. Send that run again, or delete it first.",
             "tracker",
         ) from None
     return run
@@ -65,13 +64,17 @@ def track_collection(spec: TrackingSpec, *, user: User | None = None) -> Tracked
 
 def stop_run(*, run: TrackedRun, user: User | None = None) -> TrackedRun:
     """Stop sending. Points are no longer recorded. Raise RunNotActive."""
-    return _change(run, {"state": State.STOPPED}, only={"state": State.ACTIVE}, user=user, action="tracked_run.stop")
+    active = {"state": State.ACTIVE}
+    stopped = {"state": State.STOPPED}
+    if not update_row(run, stopped, only=active, user=user, action="tracked_run.stop"):
+        raise RunNotActive(f"Only an active run can be stopped. This one is {run.get_state_display()}.")
+    return run
 
 
 def resend_run(*, run: TrackedRun, user: User | None = None) -> TrackedRun:
-    """Continue a finished, stopped or failed run: send what is missing, and the current metrics. Raise RunNotActive.
+    """Continue a finished, stopped or failed run: send the missing points and current metrics. Raise RunNotActive.
 
-    Points that the tracker has are not doubled. Sample rollouts are replaced.
+    Points that the tracker already has are not duplicated. Sample rollouts are replaced.
     """
     now = timezone.now()
     fresh = {
@@ -83,14 +86,8 @@ def resend_run(*, run: TrackedRun, user: User | None = None) -> TrackedRun:
         "next_attempt_at": now,
     }
     ended = {"state__in": [State.FINISHED, State.STOPPED, State.FAILED]}
-    return _change(run, fresh, only=ended, user=user, action="tracked_run.resend")
-
-
-def _change(
-    run: TrackedRun, changes: Mapping[str, object], *, only: Mapping[str, object], user: User | None, action: str
-) -> TrackedRun:
-    if not update_row(run, changes, only=only, user=user, action=action):
-        raise RunNotActive(f"The run is {run.get_state_display()}, so nothing was changed.")
+    if not update_row(run, fresh, only=ended, user=user, action="tracked_run.resend"):
+        raise RunNotActive("The run is active. Stop it first.")
     return run
 
 

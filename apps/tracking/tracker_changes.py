@@ -11,6 +11,7 @@ from apps.gym.request_refusals import Refusal
 from apps.policies.row_checks import check_row, lock_stored
 from apps.policies.secrets import encrypt_secret
 from apps.tracking.models import Tracker
+from apps.tracking.wandb_servers import check_wandb_server
 
 Kind = Tracker.Kind
 MAX_SECRET = 500
@@ -59,10 +60,10 @@ def _find_problems(tracker: Tracker, stored: Tracker | None, secret: str | None)
 
 def _secret_problem(tracker: Tracker, stored: Tracker | None, secret: str | None) -> str:
     if tracker.kind in (Kind.TENSORBOARD, Kind.TRACKIO):
-        return f"{tracker.get_kind_display()} needs no credential: its files are in the folder of GymWeb."
+        return f"{tracker.get_kind_display()} writes local files. Leave the credential empty."
     if secret is None and stored and (stored.address, stored.kind) != (tracker.address, tracker.kind):
         # A credential must not reach another server than the one that it was entered for.
-        return "Enter the credential again, because the URL has changed."
+        return "Enter the credential again, because the URL or the kind has changed."
     return ""
 
 
@@ -70,13 +71,16 @@ def _address_problem(tracker: Tracker, *, has_secret: bool) -> str:
     if tracker.kind == Kind.MLFLOW and not tracker.address:
         return "Enter the URL of the MLflow server."
     if tracker.kind in (Kind.TENSORBOARD, Kind.TRACKIO) and tracker.address:
-        return f"{tracker.get_kind_display()} has no URL: its files are in the folder of GymWeb."
+        return f"{tracker.get_kind_display()} writes local files. Leave the URL empty."
     if tracker.kind == Kind.WANDB and tracker.address and not has_secret:
         return "Enter an API key too, or leave the URL empty to write offline files."
     if not tracker.address:
         return ""
     try:
-        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), tracker.address)
+        if tracker.kind == Kind.WANDB:
+            check_wandb_server(tracker.address)
+        else:
+            lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), tracker.address)
     except OutboundRefused as error:
         return str(error)
     return ""

@@ -7,16 +7,14 @@ from typing import Any
 import msgspec
 from django.conf import settings
 
-from apps.gym.calls import lookups
 from apps.gym.calls.outbound import Outbound
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.policies.secrets import decrypt_secret
 from apps.tracking.client_processes import run_writer
 from apps.tracking.mlflow_client import MlflowClient
 from apps.tracking.models import TrackedRun, Tracker
 from apps.tracking.run_batches import RunBatch, SentRun, TrackerClient
+from apps.tracking.wandb_servers import WANDB_ADDRESS, check_wandb_server
 
-WANDB_ADDRESS = "https://api.wandb.ai"
 WRITER_SECONDS = 90.0
 
 
@@ -30,8 +28,8 @@ class PackageClient:
 
     async def send(self, batch: RunBatch) -> SentRun:
         if address := self._request["address"]:
-            # The package makes its own connections, so its address is checked before.
-            await asyncio.to_thread(lookups.check_saved_url, OutboundPolicy(settings.OUTBOUND_ALLOW), address)
+            # The operator may have removed the server since the tracker was saved.
+            check_wandb_server(address)
         request = {**self._request, "batch": msgspec.to_builtins(batch)}
         sent = await asyncio.to_thread(run_writer, self._module, request, seconds=WRITER_SECONDS)
         return SentRun(sent["run_id"], _hide_folder(sent["url"]))

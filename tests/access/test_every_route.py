@@ -217,7 +217,7 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/exports/999999/send/", BUILDERS),
         ("POST", "/trace-sends/999999/cancel/", BUILDERS),
         ("POST", "/trace-sends/999999/resume/", BUILDERS),
-        ("GET", "/api/v1/trace-destinations/", READERS),
+        ("GET", "/api/v1/trace-destinations/", BUILDERS),
         ("POST", "/api/v1/trace-destinations/", BUILDERS),
         ("PATCH", "/api/v1/trace-destinations/999999/", BUILDERS),
         ("DELETE", "/api/v1/trace-destinations/999999/", BUILDERS),

@@ -95,6 +95,7 @@ def test_a_send_is_cancelled_and_resumed(api):
 def test_a_viewer_may_look_but_not_send(export):
     viewer, stored = client_of(Role.VIEWER), make_trace_send()
     assert viewer.get(SENDS).status_code == 200
+    assert viewer.get(DESTINATIONS).status_code == 403
     given = {"export": export.pk, "destination": stored.destination_id}
     assert send(viewer, "post", SENDS, given).status_code == 403
     assert send(viewer, "post", DESTINATIONS, BODY).status_code == 403

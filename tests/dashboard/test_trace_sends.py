@@ -59,6 +59,12 @@ def test_an_invalid_destination_keeps_its_name_and_names_the_field(engineer):
     assert 'value="Team"' in answer.text
 
 
+def test_a_header_given_twice_is_refused(engineer):
+    answer = save(engineer, name="Team", url="https://otlp.example.com/", headers="X-Project: a\nx-project: b")
+    assert (answer.status_code, set(answer.context["form"].errors)) == (422, {"headers"})
+    assert not TraceDestination.objects.exists()
+
+
 def test_an_export_is_sent_from_its_page_cancelled_and_resumed(engineer, export):
     page = reverse("dashboard:export_detail", args=[export.pk])
     assert "trace-sends" in engineer.get(page).text

@@ -171,6 +171,24 @@ def test_rejected_spans_are_counted():
     assert "too old" in send.message
 
 
+def test_the_message_of_a_partial_success_names_no_secret():
+    export = exported()
+    with receive() as inbox:
+        inbox.answer = lambda number: (200, {}, rejecting(2, f"too old for {TOKEN}, {TOKEN[6:]}, pk-lf-secret-token"))
+        send = sent_to(inbox, export, headers={"Authorization": TOKEN})
+    assert (send.state, send.rejected_spans, "too old" in send.message) == ("sent", 2, True)
+    assert "c2VjcmV0" not in send.message and "pk-lf" not in send.message
+
+
+def test_a_secret_at_the_cut_of_an_error_is_masked():
+    export = exported()
+    with receive() as inbox:
+        inbox.answer = lambda number: (400, {}, b"x" * 280 + b" " + TOKEN.encode())
+        send = sent_to(inbox, export, headers={"Authorization": TOKEN})
+    assert send.state == "failed"
+    assert "cGst" not in send.message
+
+
 def test_a_request_that_is_too_large_is_sent_in_parts():
     export = exported()
     with receive() as inbox:
@@ -210,6 +228,16 @@ def test_a_redirect_to_another_host_does_not_get_the_headers(settings):
     assert "authorization" in outer.headers[0]
     assert all("authorization" not in headers for headers in inner.headers)
     assert send.sent <= 1
+
+
+def test_a_redirect_to_a_forbidden_address_fails_the_send(settings):
+    export = exported(1)
+    with receive() as outer, receive() as inner:
+        port = outer.url.rpartition(":")[2]
+        settings.OUTBOUND_ALLOW = [f"127.0.0.1:{port}"]
+        outer.answer = lambda number: (307, {"Location": f"{inner.url}/v1/traces"}, b"")
+        send = sent_to(outer, export)
+    assert (send.state, inner.requests) == ("failed", 0)
 
 
 def test_only_one_unfinished_send_of_an_export_to_a_destination():
@@ -310,8 +338,8 @@ def test_another_url_needs_the_headers_again():
 @pytest.mark.parametrize(
     "headers",
     [{"bad name": "x"}, {"Authorization": ""}, {"A": "x\r\nB: y"}, {"A": "ü"}, {"Host": "x"}, {"Content-Type": "x"},
-     {f"X-{number}": "x" for number in range(21)}, {"X": "x" * 9_000}],
-    ids=["space", "empty", "line break", "not ascii", "host", "content type", "too many", "too long"],
+     {f"X-{number}": "x" for number in range(21)}, {"X": "x" * 9_000}, {"X-A": "1", "x-a": "2"}],
+    ids=["space", "empty", "line break", "not ascii", "host", "content type", "too many", "too long", "twice"],
 )  # fmt: skip
 def test_an_invalid_header_is_refused_without_its_value(headers):
     with pytest.raises(ValidationError) as refused:

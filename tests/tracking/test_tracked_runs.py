@@ -1,6 +1,13 @@
 """Links of collections to runs: what is recorded, who may change it, and failures that reach only the run."""
 
+import base64
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -13,9 +20,10 @@ from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Rollout
 from apps.tracking import run_delivery
+from apps.tracking.client_processes import run_writer
 from apps.tracking.models import TrackedRun, Tracker
 from apps.tracking.point_values import collection_values, version_values
-from apps.tracking.run_batches import RunBatch
+from apps.tracking.run_batches import RunBatch, TrackerFailed
 from apps.tracking.run_delivery import make_batch, send_runs
 from apps.tracking.run_folders import sweep_run_folders
 from apps.tracking.run_links import RunNotActive, TrackingRefused, delete_run, resend_run, stop_run
@@ -114,7 +122,7 @@ def test_a_collection_has_one_run_in_a_tracker():
     assert TrackedRun.objects.count() == 1
 
 
-@pytest.mark.parametrize("project", ["../x", ".."], ids=["folder", "dots"])
+@pytest.mark.parametrize("project", ["../x", "..", "_x"], ids=["folder", "dots", "underscore"])
 def test_a_project_cannot_leave_its_folder(project: str):
     with pytest.raises(TrackingRefused) as refused:
         track(make_finished(), make_tracker("trackio"), project=project)
@@ -157,6 +165,56 @@ def test_a_refused_address_ends_the_run_at_once(settings):
     assert (run.state, run.attempts) == ("failed", 1)
 
 
+@contextmanager
+def repeating_server() -> Iterator[str]:
+    """Yield the URL of a server that answers with an error and the header `Authorization` of the request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = self.headers["Authorization"]
+            body = f"{'x' * 240} {given} {SECRET} {given} {given}".encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("secret", [SECRET, f"user:{SECRET}"], ids=["token", "basic"])
+def test_an_error_of_mlflow_shows_no_credential(secret: str):
+    with repeating_server() as address:
+        run = track(make_finished(), make_tracker("mlflow", address=address, secret=secret))
+        record()
+        send_runs()
+    run.refresh_from_db()
+    assert (run.state, "400" in run.error) == ("failed", True)
+    assert "token" not in run.error
+    assert base64.b64encode(secret.encode()).decode()[:8] not in run.error
+
+
+def test_wandb_runs_are_sent_only_to_servers_that_the_operator_allows(settings):
+    settings.WANDB_SERVERS = ["https://api.wandb.ai", "http://127.0.0.1:9"]
+    run = track(make_finished(), make_tracker("wandb", address="http://127.0.0.1:9/", secret=SECRET))
+    settings.WANDB_SERVERS = ["https://api.wandb.ai"]
+    record()
+    send_runs()
+    run.refresh_from_db()
+    assert (run.state, run.attempts) == ("failed", 1)
+    assert "GYMWEB_WANDB_SERVERS" in run.error
+
+
 def test_a_changed_secret_key_ends_the_run_with_a_remedy(settings):
     run = track(make_finished(), make_tracker("mlflow", address="http://127.0.0.1:9", secret=SECRET))
     record()
@@ -174,7 +232,17 @@ def test_a_missing_package_is_named_with_its_command(settings):
     send_runs()
     run.refresh_from_db()
     assert run.state == "failed"
-    assert "pip install wandb" in run.error
+    assert f"{sys.executable} -m pip install wandb" in run.error
+
+
+@pytest.mark.parametrize("address", ["", "https://wandb.example.com"], ids=["files", "server"])
+@pytest.mark.parametrize("seconds", [0.0, 30.0], ids=["too-slow", "crash"])
+def test_a_process_that_fails_names_what_to_check(settings, address: str, seconds: float):
+    settings.TRACKING_PYTHON = shutil.which("false")
+    with pytest.raises(TrackerFailed) as failed:
+        run_writer("wandb_writer", {"address": address, "secret": SECRET}, seconds=seconds)
+    assert not failed.value.is_final
+    assert ("network" if address else "disk space") in str(failed.value)
 
 
 def test_a_stopped_run_continues_when_it_is_sent_again():
@@ -244,10 +312,24 @@ def test_a_credential_is_stored_encrypted_and_in_no_log():
         ({"kind": "mlflow", "address": "http://user:word@127.0.0.1"}, "address"),
         ({"kind": "tensorboard", "address": "http://127.0.0.1:9"}, "address"),
         ({"kind": "trackio", "secret": SECRET}, "secret"),
-        ({"kind": "wandb", "address": "http://127.0.0.1:9"}, "address"),
+        ({"kind": "wandb", "address": "https://api.wandb.ai"}, "address"),
+        ({"kind": "wandb", "address": "https://wandb.example.com", "secret": SECRET}, "address"),
+        ({"kind": "wandb", "address": "http://127.0.0.1:9", "secret": SECRET}, "address"),
+        ({"kind": "wandb", "address": "https://api.wandb.ai/x", "secret": SECRET}, "address"),
         ({"kind": "unknown"}, "kind"),
     ],
-    ids=["no-url", "private", "password-in-url", "tensorboard-url", "trackio-secret", "wandb-without-key", "kind"],
+    ids=[
+        "no-url",
+        "private",
+        "password-in-url",
+        "tensorboard-url",
+        "trackio-secret",
+        "wandb-without-key",
+        "other-wandb",
+        "private-wandb",
+        "path-at-wandb",
+        "kind",
+    ],
 )
 def test_an_impossible_tracker_names_the_field(fields: dict[str, str], field: str):
     given = dict(fields)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MISSING = "The packages of requirements-otel.txt are not installed, so no traces and metrics are sent."
+MISSING = "The packages of requirements-otel.txt are not installed, so GymWeb sends neither traces nor metrics."
 _PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 

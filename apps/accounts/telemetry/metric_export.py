@@ -61,10 +61,10 @@ class MetricExport:
         try:
             data = convert_metrics(self._read(), self._resource, now=time.time_ns())
             if self._exporter.export(data) is not MetricExportResult.SUCCESS:
-                raise OSError("The receiver did not take the metrics.")
+                raise OSError("The receiver rejected the metrics.")
             self._log.works()
         except Exception as problem:
-            # The database may be away, or the receiver.
+            # The database or the receiver may be unreachable.
             self._log.failed(problem)
         finally:
             connection.close()
@@ -83,7 +83,7 @@ def _convert(family: Family, now: int) -> Metric | None:
         data = Histogram(_histograms(family, now), CUMULATIVE)
     else:
         is_counter = family.type == "counter"
-        # A counter has its start as another sample.
+        # Counters export their start time as a separate sample.
         samples = [one for one in family.samples if not one.name.endswith("_created")]
         points = [NumberDataPoint(one.labels, UNKNOWN_START, now, one.value) for one in samples]
         data = Sum(points, CUMULATIVE, is_monotonic=True) if is_counter else Gauge(points)

@@ -48,10 +48,13 @@ class TraceDestinationForm(forms.ModelForm):  # type: ignore[type-arg]
         else:
             del self.fields["remove_headers"]
 
+    def clean_headers(self) -> dict[str, str]:
+        return read_headers(self.cleaned_data["headers"])
+
     @property
     def url_and_headers(self) -> dict[str, Any]:
         """Return the arguments of save_destination. None keeps the stored value."""
-        headers = read_headers(self.cleaned_data["headers"])
+        headers = self.cleaned_data["headers"]
         if not headers and not self.cleaned_data.get("remove_headers"):
             return {"url": self.cleaned_data["url"] or None, "headers": None}
         return {"url": self.cleaned_data["url"] or None, "headers": headers}

@@ -32,7 +32,9 @@ class TrackerForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Tracker
         fields = ["name", "kind", "address", "project"]
         labels = {"address": "URL"}
-        help_texts = {"address": "MLflow: URL of the server. Weights & Biases: only for a server of your own"}
+        help_texts = {
+            "address": "MLflow: URL of the server. Weights & Biases: leave empty, or a server in GYMWEB_WANDB_SERVERS"
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,14 +1,20 @@
 """Outgoing calls of this installation: the allow-list, the addresses in use, and a test of one address."""
 
 import ipaddress
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.urls import reverse
 
+from apps.alerts.models import Subscription
 from apps.environments.models import OVER_HTTP, Environment
+from apps.exports.models import TraceDestination
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.policies.models import PolicyModel
+from apps.tracking.models import Tracker
+from apps.tracking.wandb_servers import check_wandb_server
 
 _MOST_CALLED = 200
 
@@ -38,25 +44,37 @@ def _meaning(text: str) -> str:
 
 
 def read_called() -> list[dict[str, str]]:
-    """Return the addresses in use by models and environments, and why they would not be called, if that is known.
+    """Return the addresses that users entered, and why GymWeb would not call them, if that is known.
 
     Names are resolved when saved and called, not here, so that the page does not wait.
     """
     policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
     models = PolicyModel.objects.exclude(base_url="").only("name", "slug", "base_url", "more_base_urls")
     environments = Environment.objects.filter(adapter__in=OVER_HTTP).only("name", "slug", "base_url")
-    called: list[tuple[str, PolicyModel | Environment, str]]
-    called = [("dashboard:model_detail", each, url) for each in models[:_MOST_CALLED] for url in each.base_urls]
-    called += [("dashboard:environment_detail", each, each.base_url) for each in environments[:_MOST_CALLED]]
-    return [
-        {"page": page, "name": each.name, "slug": each.slug, "address": url, "refusal": _refusal(policy, url)}
-        for page, each, url in called
+    trackers = Tracker.objects.exclude(address="").only("name", "kind", "address")
+    destinations = TraceDestination.objects.only("name", "url_hint")
+    webhooks = Subscription.objects.exclude(channel=Subscription.Channel.EMAIL).only("name", "address_hint")
+    called: list[tuple[str, str | int, str, str]] = [
+        *(("model_detail", one.slug, one.name, url) for one in models[:_MOST_CALLED] for url in one.base_urls),
+        *(("environment_detail", one.slug, one.name, one.base_url) for one in environments[:_MOST_CALLED]),
+        *(("trace_edit", one.pk, one.name, one.url_hint) for one in destinations[:_MOST_CALLED]),
+        *(("alert_detail", one.pk, one.name, one.address_hint) for one in webhooks[:_MOST_CALLED]),
     ]
+    rows = [_row(page, key, name, url, _refusal(policy.check_url, url)) for page, key, name, url in called]
+    for one in trackers[:_MOST_CALLED]:
+        check = check_wandb_server if one.kind == Tracker.Kind.WANDB else policy.check_url
+        rows.append(_row("tracker_edit", one.pk, one.name, one.address, _refusal(check, one.address)))
+    return rows
 
 
-def _refusal(policy: OutboundPolicy, url: str) -> str:
+def _row(page: str, key: str | int, name: str, url: str, refusal: str) -> dict[str, str]:
+    link = reverse(f"dashboard:{page}", args=[key])
+    return {"link": link, "name": name, "address": url, "refusal": refusal}
+
+
+def _refusal(check: Callable[[str], None], url: str) -> str:
     try:
-        policy.check_url(url)
+        check(url)
     except OutboundRefused as refused:
         return str(refused)
     return ""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from yarl import URL
 
@@ -70,9 +71,18 @@ def delete_destination(*, destination: TraceDestination, user: User | None = Non
 
 
 def read_headers(text: str) -> dict[str, str]:
-    """Return the headers in lines of `Name: value`. Lines without a colon have an empty value, which is invalid."""
-    lines = [line.partition(":") for line in text.splitlines() if line.strip()]
-    return {name.strip(): value.strip() for name, _, value in lines}
+    """Return the headers in lines of `Name: value`. Raise ValidationError if a name is given twice.
+
+    Lines without a colon have an empty value, which is invalid.
+    """
+    headers: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if _NAME.fullmatch(name) and name.lower() in map(str.lower, headers):
+            raise ValidationError(_given_twice(name))
+        if line.strip():
+            headers[name] = value
+    return headers
 
 
 def open_destination(destination: TraceDestination) -> tuple[str, dict[str, str]]:
@@ -109,6 +119,7 @@ def _url_problem(url: str) -> str:
 def _header_problem(headers: Mapping[str, str]) -> str:
     if len(headers) > MAX_HEADERS or sum(map(len, [*headers, *headers.values()])) > MAX_HEADER_TEXT:
         return f"Give at most {MAX_HEADERS} headers with {MAX_HEADER_TEXT:,} characters in total."
+    seen: set[str] = set()
     for number, (name, value) in enumerate(headers.items(), start=1):
         # The text is not quoted, because it may be a token without a name.
         if not _NAME.fullmatch(name):
@@ -117,7 +128,14 @@ def _header_problem(headers: Mapping[str, str]) -> str:
             return f"The header {name} needs a value of printable ASCII characters."
         if name.lower() in _OWN:
             return f"GymWeb sets the header {name} itself. Remove it."
+        if name.lower() in seen:
+            return _given_twice(name)
+        seen.add(name.lower())
     return ""
+
+
+def _given_twice(name: str) -> str:
+    return f"The header {name} is given twice. Remove one."
 
 
 def _hint(url: str) -> str:

@@ -42,7 +42,7 @@ def count_spans(trace: dict[str, Any]) -> int:
 
 
 def read_response(body: bytes) -> Rejected:
-    """Return what the receiver rejected. Bodies that are no OTLP response mean that it accepted everything."""
+    """Return the rejected spans. A body that is not an OTLP response means that the receiver accepted everything."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 

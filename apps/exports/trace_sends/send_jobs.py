@@ -28,10 +28,11 @@ from apps.exports.trace_sends.otlp_requests import (
     read_response,
 )
 from apps.gym import process_exit
-from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundReply
+from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
 from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.errors import PolicyError
-from apps.gym.redaction.shortening import cut_body, cut_clean
+from apps.gym.redaction.header_secrets import header_secrets, mask_secrets
+from apps.gym.redaction.shortening import cut_clean
 from apps.policies.policy_clients import open_outbound
 from apps.tasks.fenced_jobs import Attempt, claim, requeue_unresponsive
 
@@ -40,6 +41,7 @@ BATCH_TRACES = 64
 BATCH_BYTES = 2 * 1024**2
 SEND_SECONDS = 60.0
 MAX_REPLY_BYTES = 1024**2
+MAX_SHOWN_BYTES = 64 * 1024
 LONGEST_PAUSE = timedelta(minutes=10)
 TOO_LARGE = 413
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -98,7 +100,7 @@ def _send_all(attempt: Attempt) -> None:
                     spans=F("spans") + sum(map(count_spans, traces)),
                     rejected_spans=F("rejected_spans") + rejected.spans,
                     **(
-                        {"message": cut_clean(f"The receiver said: {rejected.message}", 500)}
+                        {"message": cut_clean(f"The receiver reported: {rejected.message}", 500)}
                         if rejected.message
                         else {}
                     ),
@@ -136,25 +138,27 @@ class _Receiver:
 
     def __init__(self, runner: asyncio.Runner, outbound: Outbound, url: str, headers: dict[str, str]) -> None:
         self._runner, self._outbound, self._url = runner, outbound, url
-        self._secrets = sorted(headers.values(), key=len, reverse=True)
+        self._secrets = header_secrets(headers.values())
         own = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
         self._headers = {**headers, **own}
 
     def send(self, traces: list[dict[str, Any]]) -> Rejected:
-        """Send the traces and return what was rejected. Raise SendFailed or SendDelayed.
+        """Send the traces and return the rejected spans. Raise SendFailed or SendDelayed.
 
         A request that is too large is sent in halves. A single trace that is too large is rejected.
         """
         reply = self._post(gzip.compress(encode_request(traces), compresslevel=5))
         if 200 <= reply.status < 300:
-            return read_response(reply.body)
+            rejected = read_response(reply.body)
+            return rejected._replace(message=self._hide(rejected.message))
         if reply.status == TOO_LARGE and len(traces) > 1:
             middle = len(traces) // 2
             first, second = self.send(traces[:middle]), self.send(traces[middle:])
             return Rejected(first.spans + second.spans, first.message or second.message)
         if reply.status == TOO_LARGE:
             return Rejected(count_spans(traces[0]), "A trace is too large. Export with fewer messages.")
-        problem = self._hide(f"The receiver returned {reply.status}: {cut_body(reply.body, 300)}")
+        told = self._hide(reply.body[:MAX_SHOWN_BYTES].decode(errors="replace"))
+        problem = f"The receiver returned {reply.status}: {cut_clean(told, 300).strip()}"
         if reply.status in _RETRIED:
             raise SendDelayed(problem, _read_wait(reply))
         raise SendFailed(problem)
@@ -165,7 +169,7 @@ class _Receiver:
         )
         try:
             return self._runner.run(request)
-        except (OutboundFailed, OutboundRedirectRefused) as problem:
+        except OutboundFailed as problem:
             raise SendDelayed(self._hide(str(problem))) from None
         except OutboundRefused as problem:
             raise SendFailed(self._hide(str(problem))) from None
@@ -173,9 +177,8 @@ class _Receiver:
     def _hide(self, text: str) -> str:
         """Remove the path of the URL and the values of the headers, which may be tokens."""
         url = URL(self._url)
-        for secret in (url.raw_path_qs, url.raw_path, *self._secrets):
-            text = text.replace(secret, "…") if len(secret) > 1 else text
-        return text
+        paths = [one for one in (url.raw_path_qs, url.raw_path) if len(one) > 1]
+        return mask_secrets(text, [*paths, *self._secrets])
 
 
 def _read_wait(reply: OutboundReply) -> timedelta | None:

@@ -30,7 +30,15 @@ class TraceSendOrder:
 
 def can_be_sent(export: Export) -> bool:
     """Return True if the export has traces in the format that receivers read."""
-    return export.format == FORMAT and export.state == Export.State.READY and bool(export.rows)
+    return not _export_problem(export)
+
+
+def _export_problem(export: Export) -> str:
+    if export.format != FORMAT:
+        return f"has the format {export.format}. Choose one with the format OpenTelemetry GenAI spans."
+    if export.state != Export.State.READY:
+        return f"is {export.get_state_display()}, not ready. Wait, or choose another export."
+    return "" if export.rows else "is empty. Choose an export with at least one row."
 
 
 def queue_trace_send(order: TraceSendOrder, *, user: User | None = None) -> TraceSend:
@@ -39,8 +47,7 @@ def queue_trace_send(order: TraceSendOrder, *, user: User | None = None) -> Trac
     Sending an export again replaces the traces at the receiver, because their ids stay the same.
     """
     export, destination = order.export, order.destination
-    if not can_be_sent(export):
-        problem = "is not a ready export of OpenTelemetry GenAI spans with at least one row. Choose another export."
+    if problem := _export_problem(export):
         raise TraceSendRefused(f"Export #{export.pk} {problem}", "export")
     if not is_installed():
         raise TraceSendRefused(MISSING)
@@ -51,7 +58,7 @@ def queue_trace_send(order: TraceSendOrder, *, user: User | None = None) -> Trac
             record(user=user, action="trace_send.create", target=send, export=export.pk, destination=destination.name)
     except IntegrityError:
         raise TraceSendRefused(
-            f"Export #{export.pk} is already being sent to {destination.name}. Wait, or cancel that send.",
+            f"This export is already being sent to {destination.name}. Wait until that send ends, or cancel it.",
             "destination",
         ) from None
     return send
@@ -64,7 +71,7 @@ def cancel_trace_send(*, send: TraceSend, user: User | None = None) -> TraceSend
     unfinished = {"state__in": [State.QUEUED, State.SENDING]}
     update_row(send, cancelled, only=unfinished, user=user, action="trace_send.cancel", target=send)
     if send.state != State.CANCELLED:
-        raise TraceSendRefused(f"This send is {send.state}: only an unfinished send can be cancelled.")
+        raise TraceSendRefused("This send has finished and cannot be cancelled.")
     return send
 
 
@@ -83,7 +90,11 @@ def resume_trace_send(*, send: TraceSend, user: User | None = None) -> TraceSend
     try:
         changed = update_row(send, queued, only=stopped, user=user, action="trace_send.resume", target=send)
     except IntegrityError:
-        raise TraceSendRefused(f"Another send of this export to {send.destination} is not finished. Wait.") from None
+        raise TraceSendRefused(
+            f"This export is already being sent to {send.destination}. Wait until that send ends, or cancel it."
+        ) from None
     if not changed:
-        raise TraceSendRefused(f"This send is {send.state}: only a failed or cancelled send can be resumed.")
+        raise TraceSendRefused(
+            f"This send is {send.get_state_display()}. Only a failed or cancelled send can be resumed."
+        )
     return send

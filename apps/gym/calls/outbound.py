@@ -1,4 +1,4 @@
-"""All outbound HTTP: every call to a model or resource server goes through this module.
+"""Outbound HTTP calls to models, resource servers and other addresses that users enter.
 
 It enforces the allow-list (outbound_policy.py) and the memory budget for replies.
 """

@@ -84,7 +84,7 @@ class _GenaiTrace:
                 "gymweb.repeat": attempt.repeat,
                 "gymweb.stop_reason": attempt.stop_reason,
                 "gymweb.reward": float(attempt.reward),
-                "gymweb.reward_override": attempt.override.get("reason"),
+                "gymweb.reward_override": self._content(attempt.override.get("reason")),
             },
             at=0.0,
             duration=self._seconds,
@@ -285,11 +285,11 @@ class _GenaiTrace:
             kind=CLIENT,
             at=call.at,
             duration=call.duration,
-            problem=call.problem,
+            problem=call.problem if self._messages != "none" or not call.problem else "No valid verdict",
         )
 
     def _content(self, value: object) -> str:
-        """Return a value as text, and nothing if the order leaves out messages."""
+        """Return content that a model, a tool or a user wrote as text. Return nothing if messages are left out."""
         return as_text(value) if value and self._messages != "none" else ""
 
 

@@ -16,7 +16,7 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     # The repository may have existed, with another visibility.
     found = api.repo_info(repository, repo_type="dataset")
     if request["private"] and not found.private:
-        raise Public(f"{repository} exists and is public. Choose another repository, or push publicly.")
+        raise Public(f"{repository} exists and is public. Choose another repository, or turn off Private.")
     done = api.upload_folder(
         repo_id=repository,
         repo_type="dataset",

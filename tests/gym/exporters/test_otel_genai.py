@@ -159,6 +159,16 @@ def test_without_messages_only_names_times_and_counts_remain():
     assert named(spans_of(events, {"messages": "none"}), "verification").attributes["gymweb.verifier.reward"] == 1.0
 
 
+def test_without_messages_reasons_and_problems_are_left_out():
+    judged = JudgeCall(judge="judge-1", question="score", prompt=[message("user", "Rate")], problem="Secret reply")
+    events = [*weather()[:-1], judged, weather()[-1]]
+    whole = orjson.dumps(row_of(events, {"messages": "all"}, override={"reason": "Secret reason"})).decode()
+    assert "Secret reply" in whole and "Secret reason" in whole
+    text = orjson.dumps(row_of(events, {"messages": "none"}, override={"reason": "Secret reason"})).decode()
+    assert "Secret" not in text
+    assert any(span.failed for span in spans_of(events, {"messages": "none"})), "the judge call is still marked"
+
+
 def test_with_new_messages_each_is_sent_once():
     events = timed(
         *trace(

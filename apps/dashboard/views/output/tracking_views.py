@@ -59,7 +59,7 @@ def collection_tracking(request: PageRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         with show_errors(form):
             run = track_collection(form.spec(collection), user=request.user)
-            messages.success(request, f"The run is linked. Workers send it to {run.tracker}.")
+            messages.success(request, f"Tracking started. Metrics appear in {run.tracker} within a minute.")
             return go(request, "dashboard:collection_tracking", pk)
     runs = list(_RUNS.filter(collection=collection))
     context = {
