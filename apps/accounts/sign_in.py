@@ -15,7 +15,7 @@ from apps.accounts.second_factor.authenticator_codes import CodeRefused, FactorU
 from apps.accounts.sessions.sign_in_limits import SignInLimits, clear_account
 from apps.accounts.user_accounts import create_user, is_managed, require_local_account
 
-INVITATION_MINUTES = 3 * 24 * 60
+FIRST_LINK_MINUTES = 3 * 24 * 60
 
 
 class SignInRefused(Exception):
@@ -77,35 +77,33 @@ def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None
     require_local_account(user)
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
-        user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
+        user=user, token_hash=_hash(token), created_by=by, expires_at=timezone.now() + timedelta(minutes=minutes)
     )
     record(user=by, action="sign_in_link.create", target=user, minutes=minutes)
     return token
 
 
 @transaction.atomic
-def invite_user(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
+def create_user_with_link(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
     """Create an account without a password. Return it with the token of a sign-in link. Raise ValidationError."""
     person = create_user(username=username, role=role, email=email, by=by)
-    return person, create_sign_in_link(user=person, minutes=INVITATION_MINUTES, by=by)
+    return person, create_sign_in_link(user=person, minutes=FIRST_LINK_MINUTES, by=by)
 
 
 def is_open(token: str) -> bool:
     """Return True if the link is valid, without using it."""
-    links = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True)
-    return links.filter(used_at__isnull=True, expires_at__gt=timezone.now()).exists()
+    return SignInLink.objects.open().filter(token_hash=_hash(token)).exists()
 
 
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
     """Use the link and return its user. None if it is unknown, used or expired, or if the user may not use links."""
-    now = timezone.now()
-    link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
+    link = SignInLink.objects.open().filter(token_hash=_hash(token)).select_related("user").first()
     if link is None or is_managed(link.user):
         return None
     # If two browsers open the link at once, only one UPDATE matches.
-    if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):
+    if not SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now()):
         return None
-    clear_account(link.user.username)
+    clear_account(link.user)
     record(user=link.user, action="sign_in.link", target=link.user)
     return link.user

@@ -15,7 +15,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission
 from apps.accounts.second_factor.authenticator_codes import remove_second_factor
 from apps.accounts.sessions.browser_sessions import end_sessions_of
-from apps.accounts.sign_in import create_sign_in_link, invite_user
+from apps.accounts.sign_in import create_sign_in_link, create_user_with_link
 from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
@@ -67,7 +67,9 @@ class PersonViewSet(RowViewSet):
     @extend_schema(request=NewPersonSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
         """Create a user: an account without a password, and a one-time sign-in link."""
-        person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(NewPersonSerializer)}, by=self.user)
+        person, token = create_user_with_link(
+            **{"role": Role.VIEWER, **self.read_body(NewPersonSerializer)}, by=self.user
+        )
         return self._answer_link(person, token)
 
     @extend_schema(request=PersonEditSerializer, responses=PersonSerializer)
