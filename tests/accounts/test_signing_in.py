@@ -149,3 +149,15 @@ def test_an_unused_link_ends_with_the_reason_for_it(client, end):
     assert not is_open(token)
     assert redeem_sign_in_link(token) is None
     assert SignInLink.objects.filter(used_at__isnull=False).count() == 1
+
+
+def test_the_audit_log_does_not_store_typed_names_of_unknown_accounts(rf):
+    user = make_user(username="ada", password="a long enough secret")
+    for name in ("my password", "my password", "other", "ADA"):
+        with pytest.raises(SignInRefused):
+            sign_in_with_password(request=rf.post("/"), username=name, password="wrong")
+    entries = list(AuditEntry.objects.filter(action="sign_in.refuse").order_by("id"))
+    assert [entry.target for entry in entries] == ["unknown user"] * 3 + [user.username]
+    assert "my password" not in str([entry.detail for entry in entries])
+    first, second, other = (entry.detail["typed_name"] for entry in entries[:3])
+    assert (first == second, first == other) == (True, False)

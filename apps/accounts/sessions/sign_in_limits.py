@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.accounts.sessions.known_devices import find_device
 from apps.accounts.tallies import add, forget, network_of
 
-Step = Literal["sign-in", "code"]
+Step = Literal["sign-in", "code", "current password"]
 
 TRIES_PER_NAME = 10
 TRIES_PER_ADDRESS = 50
@@ -32,8 +32,9 @@ _DOUBLINGS = 10
 class SignInLimits:
     """The counters of one sign-in attempt. Accounts are counted by id, and unknown names in lower case.
 
-    Known devices of the user have their own counters, so that attackers cannot delay the user. Passwords and codes of
-    the second factor are counted separately: a correct password must not reset the count of wrong codes.
+    Known devices of the user have their own counters, so that attackers cannot delay the user. Steps are counted
+    separately: a correct password must not reset the count of wrong codes, and strangers must not delay changes that
+    ask a signed-in user for the current password.
     """
 
     def __init__(self, request: HttpRequest, username: str, *, step: Step = "sign-in") -> None:
@@ -92,7 +93,7 @@ def _count_failure(step: Step, subject: str) -> int:
     failures = add(f"{step}-failures {subject}", seconds=FAILURES_WINDOW_SECONDS).number - FREE_FAILURES
     if failures <= 0:
         return 0
-    longest = LONGEST_DELAY_SECONDS if step == "sign-in" else LONGEST_CODE_DELAY_SECONDS
+    longest = LONGEST_CODE_DELAY_SECONDS if step == "code" else LONGEST_DELAY_SECONDS
     delay = min(FIRST_DELAY_SECONDS << min(failures - 1, _DOUBLINGS), longest)
     # Only the first try during a delay is checked.
     number, ends_at = add(f"{step}-delay {subject}", seconds=delay)

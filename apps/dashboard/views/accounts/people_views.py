@@ -29,7 +29,7 @@ _PERMISSIONS = {
     Permission.REVIEW: "review",
     Permission.LEAD: "create and manage queues",
     Permission.UPLOAD: "upload tasks",
-    Permission.CONFIGURE: "edit environments and agents",
+    Permission.CONFIGURE: "edit environments, agents, alerts, trackers, trace destinations and redaction",
     Permission.COLLECT: "run collections",
     Permission.WORKERS: "drain workers",
     Permission.PAIR: "build pairs",
@@ -75,11 +75,10 @@ def person_create(request: PageRequest) -> HttpResponse:
 @allow(GET=Permission.ACCOUNTS, POST=Permission.ACCOUNTS)
 def person_edit(request: PageRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
-    initial = {"email": person.email, "role": person.role, "is_active": person.is_active}
-    form = PersonEditForm(posted(request), initial=initial)
+    form = PersonEditForm(posted(request), person=person)
     if form.is_valid():
         with show_errors(form):
-            edit_user(person=person, **form.cleaned_data, by=request.user)
+            edit_user(person=person, **form.changes(), by=request.user)
             messages.success(request, f"{person.username} is saved.")
             return go(request, "dashboard:people")
     context = {
