@@ -75,9 +75,9 @@ class ApiKeyForm(forms.Form):
         initial=90,
     )
     scopes = forms.MultipleChoiceField(
-        label="Permissions",
+        label="Scopes",
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Choose at least one permission."},
+        error_messages={"required": "Choose at least one scope."},
     )
 
     def __init__(self, *args: object, person: User, **kwargs: object) -> None:
