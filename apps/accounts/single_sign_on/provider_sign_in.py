@@ -33,7 +33,7 @@ def sign_in_with_claims(*, request: HttpRequest, claims: dict[str, Any]) -> User
     try:
         user, refusal = _sign_in(request, claims)
     except (IntegrityError, ValidationError):
-        raise SignInRefused("Another sign-in changed an account at the same moment. Sign in again.") from None
+        raise SignInRefused("An account with your name was created at the same moment. Sign in again.") from None
     if user is None:
         raise SignInRefused(refusal)
     return user
