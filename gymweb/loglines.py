@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 from copy import copy
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -15,6 +16,9 @@ from apps.accounts.outage_log import DATABASE, DISK, LAYER
 from apps.accounts.outages import is_outage
 from apps.accounts.telemetry.log_context import read_context
 from apps.gym.traces.items import encode_json
+
+# One-time tokens in paths, which Django logs. They have 43 characters.
+_TOKEN_PATH = re.compile(r"(/(?:sign-in|invitations)/)[\w-]{40,}")
 
 
 class OutageFilter(logging.Filter):
@@ -86,7 +90,8 @@ def _shorten_denial(record: logging.LogRecord) -> logging.LogRecord:
 
 
 def _redact(line: str, *, is_json: bool = False) -> str:
-    """Redact credentials in a line, once models are loaded."""
+    """Replace one-time tokens in paths, and once models are loaded, redact credentials."""
+    line = _TOKEN_PATH.sub(r"\1<str:token>", line)
     if not apps.models_ready:
         return line
     # Logging is configured before models are loaded, which the redactor needs.

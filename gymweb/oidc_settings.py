@@ -1,4 +1,4 @@
-"""Settings of single sign-on with OpenID Connect, and of django-allauth, which speaks the protocol."""
+"""Settings of single sign-on with OpenID Connect, and of django-allauth, which implements the protocol."""
 
 import hashlib
 import json

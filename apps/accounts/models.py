@@ -2,6 +2,7 @@ from django.contrib.auth.models import AbstractUser
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models.functions import Lower
 from django.utils import timezone
 
 from apps.accounts.shared_columns import Dated
@@ -47,10 +48,17 @@ class User(AbstractUser):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="user_role_known"),
+            # A name that differs only by case imitates another user.
+            models.UniqueConstraint(Lower("username"), name="user_name_once_in_any_case"),
         ]
 
     def __str__(self) -> str:
         return self.username
+
+    def clean(self) -> None:
+        super().clean()
+        if User.objects.filter(username__iexact=self.username).exclude(pk=self.pk).exists():
+            raise ValidationError({"username": ValidationError("This user name is taken.", code="unique")})
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
@@ -128,13 +136,28 @@ class SavedView(Dated):
         return self.name
 
 
+def _created_by_admin() -> models.Q:
+    """Select what an active admin or the operator created."""
+    return models.Q(created_by=None) | models.Q(created_by__is_active=True, created_by__role=Role.ADMIN)
+
+
+class SignInLinkQuerySet(models.QuerySet["SignInLink"]):
+    def open(self) -> "SignInLinkQuerySet":
+        """Return links that can be used: the admin who created one must still be an admin."""
+        unused = self.filter(used_at=None, expires_at__gt=timezone.now(), user__is_active=True)
+        return unused.filter(_created_by_admin())
+
+
 class SignInLink(Dated):
     """A one-time sign-in link; only the SHA-256 of its token is stored."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_in_links")
     token_hash = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="+")
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
+
+    objects = SignInLinkQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"sign-in link of {self.user}"
@@ -143,8 +166,7 @@ class SignInLink(Dated):
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def open(self) -> "InvitationQuerySet":
         """Return invitations that can be accepted: the admin who created one must still be an admin."""
-        by_admin = models.Q(created_by__isnull=True) | models.Q(created_by__is_active=True, created_by__role=Role.ADMIN)
-        return self.filter(by_admin, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+        return self.filter(_created_by_admin(), accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
 
 
 INVITATION_STATES = ["open", "accepted", "revoked", "expired"]

@@ -8,14 +8,24 @@ from django.contrib.auth import authenticate
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import SignInLink, User
 from apps.accounts.second_factor.authenticator_codes import CodeRefused, FactorUnreadable, check_code
-from apps.accounts.sessions.sign_in_limits import SignInLimits, clear_account
+from apps.accounts.sessions.sign_in_limits import SignInLimits, Step, clear_account
 from apps.accounts.user_accounts import create_user, is_managed, require_local_account
 
-INVITATION_MINUTES = 3 * 24 * 60
+_NAME_SALT = "apps.accounts.sign_in"
+FIRST_LINK_MINUTES = 3 * 24 * 60
+
+
+_TOO_MANY: dict[Step, tuple[str, str]] = {
+    "sign-in": ("Too many failed sign-ins", ", or ask an admin for a sign-in link"),
+    "code": ("Too many wrong codes", ", or ask an admin to turn off two-factor authentication for your account"),
+    "current password": ("Too many wrong passwords", ""),
+}
+_LONGEST_IN_MINUTES = 90
 
 
 class SignInRefused(Exception):
@@ -32,10 +42,11 @@ class SignInRefused(Exception):
 class TooManyTries(SignInRefused):
     """Raised while all tries are rejected, even with the right password. `retry_after` is in seconds."""
 
-    def __init__(self, retry_after: int) -> None:
+    def __init__(self, retry_after: int, step: Step = "sign-in") -> None:
+        problem, remedy = _TOO_MANY[step]
         minutes = -(-retry_after // 60)
-        wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
-        super().__init__(f"Too many failed sign-ins. Try again in {wait}, or ask an admin for a sign-in link.")
+        number, unit = (-(-minutes // 60), "hour") if minutes > _LONGEST_IN_MINUTES else (minutes, "minute")
+        super().__init__(f"{problem}. Try again in {number} {unit}{'' if number == 1 else 's'}{remedy}.")
         self.retry_after = retry_after
 
 
@@ -46,18 +57,38 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
         raise TooManyTries(seconds)
     user = authenticate(request, username=username, password=password)
     if not isinstance(user, User) or is_managed(user):
-        record(user=None, action="sign_in.refuse", target=username, request=request)
+        _record_refusal(request, username, limits.account)
         raise SignInRefused
     limits.clear()
     record(user=user, action="sign_in.password", target=user, request=request)
     return user
 
 
+def _record_refusal(request: HttpRequest, username: str, account: User | None) -> None:
+    if account is not None:
+        record(user=None, action="sign_in.refuse", target=account, request=request)
+        return
+    # Some users type their password into the name field. The hash shows which refusals have the same name.
+    name_hash = salted_hmac(_NAME_SALT, username, algorithm="sha256").hexdigest()[:16]
+    record(user=None, action="sign_in.refuse", target="unknown user", request=request, typed_name=name_hash)
+
+
+def check_current_password(*, request: HttpRequest, user: User, password: str) -> None:
+    """Check the password of a signed-in user, limited like sign-ins. Raise SignInRefused or TooManyTries."""
+    limits = SignInLimits(request, user.username, step="current password")
+    if seconds := limits.count():
+        raise TooManyTries(seconds, "current password")
+    if not user.check_password(password):
+        record(user=user, action="password.refuse", target=user, request=request)
+        raise SignInRefused("This is not your current password.")
+    limits.clear()
+
+
 def check_second_factor(*, request: HttpRequest, user: User, code: str) -> None:
     """Use up a code of the user's authenticator app or a recovery code. Raise SignInRefused or TooManyTries."""
     limits = SignInLimits(request, user.username, step="code")
     if seconds := limits.count():
-        raise TooManyTries(seconds)
+        raise TooManyTries(seconds, "code")
     try:
         check_code(user=user, code=code)
     except (CodeRefused, FactorUnreadable) as refused:
@@ -77,35 +108,33 @@ def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None
     require_local_account(user)
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
-        user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
+        user=user, token_hash=_hash(token), created_by=by, expires_at=timezone.now() + timedelta(minutes=minutes)
     )
     record(user=by, action="sign_in_link.create", target=user, minutes=minutes)
     return token
 
 
 @transaction.atomic
-def invite_user(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
+def create_user_with_link(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
     """Create an account without a password. Return it with the token of a sign-in link. Raise ValidationError."""
     person = create_user(username=username, role=role, email=email, by=by)
-    return person, create_sign_in_link(user=person, minutes=INVITATION_MINUTES, by=by)
+    return person, create_sign_in_link(user=person, minutes=FIRST_LINK_MINUTES, by=by)
 
 
 def is_open(token: str) -> bool:
     """Return True if the link is valid, without using it."""
-    links = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True)
-    return links.filter(used_at__isnull=True, expires_at__gt=timezone.now()).exists()
+    return SignInLink.objects.open().filter(token_hash=_hash(token)).exists()
 
 
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
     """Use the link and return its user. None if it is unknown, used or expired, or if the user may not use links."""
-    now = timezone.now()
-    link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
+    link = SignInLink.objects.open().filter(token_hash=_hash(token)).select_related("user").first()
     if link is None or is_managed(link.user):
         return None
     # If two browsers open the link at once, only one UPDATE matches.
-    if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):
+    if not SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now()):
         return None
-    clear_account(link.user.username)
+    clear_account(link.user)
     record(user=link.user, action="sign_in.link", target=link.user)
     return link.user

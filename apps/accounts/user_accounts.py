@@ -30,8 +30,7 @@ def require_local_account(user: User) -> None:
     """Raise ManagedByProvider if the user must sign in at the identity provider: a password would bypass it."""
     if is_managed(user):
         raise ManagedByProvider(
-            f"{user.username} signs in at the identity provider, so this account cannot have a password or a "
-            "sign-in link."
+            f"{user.username} signs in with the identity provider and cannot have a password or sign-in link."
         )
 
 
@@ -53,22 +52,26 @@ def create_user(
 
 
 @transaction.atomic
-def edit_user(*, person: User, role: str, is_active: bool = True, email: str | None = None, by: User | None) -> User:
-    """Change role or email, or deactivate or reactivate the account.
+def edit_user(
+    *, person: User, role: str, is_active: bool | None = None, email: str | None = None, by: User | None
+) -> User:
+    """Change role or email, or deactivate or reactivate the account. None changes nothing.
 
+    A deactivation lasts: the account is then no longer suspended, which a sign-in at the provider would end.
     Raise LastAdmin, ManagedByProvider and ValidationError.
     """
     if is_managed(person):
         _refuse_decisions_of_provider(person, role, is_active)
     admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    is_suspended = person.is_suspended and is_active is None
+    is_active = person.is_active if is_active is None else is_active
     stays_admin = role == Role.ADMIN and is_active
     # Evaluated to lock the rows, so that two admins cannot demote each other concurrently.
     others = [admin for admin in admins if admin.pk != person.pk]
     if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
         raise LastAdmin("This is the last admin. Make another user an admin first.", "role")
     before = _facts(User.objects.get(pk=person.pk))
-    person.role, person.is_active = role, is_active
-    person.is_suspended = person.is_suspended and not is_active
+    person.role, person.is_active, person.is_suspended = role, is_active, is_suspended
     if email is not None:
         person.email = email
     person.full_clean()
@@ -79,19 +82,19 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
     return person
 
 
-def _refuse_decisions_of_provider(person: User, role: str, is_active: bool) -> None:
+def _refuse_decisions_of_provider(person: User, role: str, is_active: bool | None) -> None:
     if role != person.role:
         raise ManagedByProvider("The identity provider decides the role of this user. Change it there.", "role")
     if is_active and person.is_suspended:
         raise ManagedByProvider(
-            "The identity provider grants this user no role. Add the user there to a group with a role in "
-            "GYMWEB_OIDC_ROLES.",
+            "This user is in no mapped group. Add the user to one at the identity provider; the next sign-in "
+            "reactivates the account.",
             "is_active",
         )
 
 
 def _facts(person: User) -> dict[str, object]:
-    return {"role": person.role, "is_active": person.is_active, "email": person.email}
+    return {name: getattr(person, name) for name in ("role", "is_active", "is_suspended", "email")}
 
 
 @transaction.atomic

@@ -7,6 +7,7 @@ import pyotp
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry, RecoveryCode, Role, SecondFactor, Tally
@@ -251,3 +252,49 @@ def test_counts_of_codes_end(client: Client, user, codes):
     Tally.objects.update(ends_at=int((timezone.now() - timedelta(seconds=1)).timestamp()))
     client.post("/sign-in/code/", {"code": code_in(user)})
     assert is_in(client)
+
+
+@pytest.mark.parametrize("way", ["page", "API"])
+def test_admins_need_a_code_to_turn_it_off_for_themselves(client, user, codes, way):
+    user.role = Role.ADMIN
+    user.save()
+    client.force_login(user)
+    button = reverse("dashboard:person_factor_remove", args=[user.pk])
+    url, status = (button, 302) if way == "page" else (f"/api/v1/people/{user.pk}/remove_second_factor/", 409)
+    assert client.post(url).status_code == status
+    assert needs_code(user)
+    assert button not in client.get(f"/people/{user.pk}/").text
+
+
+def test_turning_it_on_ends_other_sessions(client, user):
+    stolen = Client()
+    for one in (client, stolen):
+        first_step(one)
+    client.post("/account/two-factor/start/", {"password": PASSWORD})
+    assert client.post("/account/two-factor/", {"code": code_in(user)}).status_code == 201
+    assert (is_in(client), is_in(stolen)) == (True, False)
+
+
+def test_a_setup_expires(client, user):
+    client.force_login(user)
+    secret = read_secret(start_setup(user=user))
+    SecondFactor.objects.update(created_at=timezone.now() - timedelta(minutes=16))
+    page = client.get("/account/two-factor/").text
+    assert (secret[:4] in page, "qr-code" in page) == (False, False)
+    with pytest.raises(SecondFactorRefused):
+        confirm_setup(user=user, code=code_in(user))
+    start_setup(user=user)
+    assert confirm_setup(user=user, code=code_in(user))
+
+
+@pytest.mark.parametrize("page", ["/account/two-factor/start/", "/account/"])
+def test_guesses_of_the_current_password_are_limited(client, user, page):
+    client.force_login(user)
+    new = {"again": "another long secret"}
+    new["password"] = new["again"]
+    name = "current" if page == "/account/" else "password"
+    statuses = [client.post(page, {**new, name: "a wrong guess"}).status_code for _ in range(TRIES_PER_NAME + 1)]
+    assert statuses == [422] * TRIES_PER_NAME + [429]
+    assert client.post(page, {**new, name: PASSWORD}).status_code == 429
+    # They do not delay sign-ins.
+    assert first_step(Client()).status_code == 302

@@ -6,15 +6,18 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.client_address import client_address
-from apps.accounts.models import AuditEntry, SignInLink
+from apps.accounts.models import AuditEntry, Role, SignInLink
 from apps.accounts.sessions import sign_in_limits
+from apps.accounts.sessions.browser_sessions import end_sessions_of
 from apps.accounts.sign_in import (
     SignInRefused,
     TooManyTries,
     create_sign_in_link,
+    is_open,
     redeem_sign_in_link,
     sign_in_with_password,
 )
+from apps.accounts.user_accounts import change_password, edit_user
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -123,3 +126,38 @@ def test_behind_trusted_proxies_each_client_has_its_own_tries(rf, settings):
 def test_the_address_is_what_the_trusted_proxies_saw(rf, settings, proxies, forwarded, address):
     settings.TRUSTED_PROXIES = proxies
     assert client_address(rf.post("/", headers={"X-Forwarded-For": forwarded})) == address
+
+
+@pytest.mark.parametrize("end", ["new password", "all sessions ended", "creator demoted", "creator deactivated"])
+def test_an_unused_link_ends_with_the_reason_for_it(client, end):
+    admin, other, user = make_user(Role.ADMIN), make_user(Role.ADMIN), make_user()
+    used = create_sign_in_link(user=user, by=admin)
+    assert redeem_sign_in_link(used) == user
+    token = create_sign_in_link(user=user, by=admin)
+    assert is_open(token)
+    if end == "new password":
+        change_password(person=user, password="another long secret", by=user)
+    elif end == "all sessions ended":
+        end_sessions_of(person=user, by=user)
+    else:
+        edit_user(
+            person=admin,
+            role=Role.ENGINEER if end == "creator demoted" else Role.ADMIN,
+            by=other,
+            is_active=end == "creator demoted",
+        )
+    assert not is_open(token)
+    assert redeem_sign_in_link(token) is None
+    assert SignInLink.objects.filter(used_at__isnull=False).count() == 1
+
+
+def test_the_audit_log_does_not_store_typed_names_of_unknown_accounts(rf):
+    user = make_user(username="ada", password="a long enough secret")
+    for name in ("my password", "my password", "other", "ADA"):
+        with pytest.raises(SignInRefused):
+            sign_in_with_password(request=rf.post("/"), username=name, password="wrong")
+    entries = list(AuditEntry.objects.filter(action="sign_in.refuse").order_by("id"))
+    assert [entry.target for entry in entries] == ["unknown user"] * 3 + [user.username]
+    assert "my password" not in str([entry.detail for entry in entries])
+    first, second, other = (entry.detail["typed_name"] for entry in entries[:3])
+    assert (first == second, first == other) == (True, False)

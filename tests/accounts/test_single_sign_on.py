@@ -4,15 +4,21 @@ from datetime import timedelta
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.api_keys import create_api_key, find_api_key
 from apps.accounts.models import AuditEntry, BrowserSession, Role, User
 from apps.accounts.sessions import sign_in_limits
 from apps.accounts.sign_in import create_sign_in_link
+from apps.accounts.single_sign_on import provider_sign_in
 from apps.accounts.single_sign_on.group_roles import find_role
+from apps.accounts.single_sign_on.oidc_protocol import Protocol
 from apps.accounts.user_accounts import ManagedByProvider, change_password, edit_user
 from tests.accounts.oidc_server import oidc_server, use_provider
 from tests.factories import make_user
@@ -185,9 +191,69 @@ def test_an_admin_cannot_reactivate_a_user_without_a_group_but_edit_the_address(
     user, admin = User.objects.get(), make_user(Role.ADMIN)
     with pytest.raises(ManagedByProvider):
         edit_user(person=user, role=user.role, is_active=True, by=admin)
-    edit_user(person=User.objects.get(pk=user.pk), role=user.role, is_active=False, email="a@example.org", by=admin)
+    edit_user(person=User.objects.get(pk=user.pk), role=user.role, email="a@example.org", by=admin)
     server.claims["groups"] = ["engineers"]
     assert server.sign_in(client).status_code == 302
+
+
+def test_an_account_is_read_and_updated_in_one_transaction(server, client: Client):
+    """Otherwise, a sign-in could undo a deactivation by an admin at the same moment."""
+    server.sign_in(client)
+    with CaptureQueriesContext(connection) as queries:
+        server.sign_in(Client())
+    sent = [query["sql"] for query in queries]
+    [read] = [at for at, sql in enumerate(sent) if "socialaccount" in sql and '"accounts_user"."is_active"' in sql]
+    begun, ended = (sum(sql.startswith(word) for sql in sent[:read]) for word in ("SAVEPOINT", "RELEASE SAVEPOINT"))
+    assert begun - ended == 1
+    assert "FOR UPDATE" in sent[read] or not connection.features.has_select_for_update
+
+
+@pytest.mark.parametrize("given", ["аda", "ａda", "ádà", "ADA"])  # Cyrillic, full width, accents, case
+def test_a_name_of_the_provider_does_not_imitate_another(server, client: Client, given):
+    make_user(Role.ADMIN, username="ada")
+    server.claims["preferred_username"] = given
+    assert server.sign_in(client).status_code == 302
+    name = User.objects.exclude(username="ada").get().username
+    assert (name.isascii(), name in {"da", "ada-2", "ADA-2"}) == (True, True)
+
+
+def test_a_name_taken_at_the_same_moment_is_refused(server, client: Client, monkeypatch):
+    make_user(username="ada")
+    monkeypatch.setattr(provider_sign_in, "_free_name", lambda name: name)
+    assert server.sign_in(client).status_code == 403
+    assert not SocialAccount.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri"])
+def test_an_endpoint_without_tls_is_refused_for_an_issuer_with_tls(settings, rf, monkeypatch, name):
+    use_provider(settings, "https://login.example.org")
+    document = {"issuer": "https://login.example.org", "jwks_uri": "https://login.example.org/keys"}
+    monkeypatch.setattr(OpenIDConnectOAuth2Adapter, "openid_config", property(lambda self: document))
+    protocol = Protocol(rf.get("/"), settings.OIDC.provider_id)
+    document[name] = "http://login.example.org/x"
+    with pytest.raises(OAuth2Error, match=name):
+        _ = protocol.openid_config
+
+
+@pytest.mark.parametrize("way", ["page", "API"])
+def test_the_deactivation_of_a_suspended_account_lasts(server, client: Client, way):
+    server.sign_in(client)
+    server.claims["groups"] = []
+    server.sign_in(client)
+    user, admin = User.objects.get(), Client()
+    admin.force_login(make_user(Role.ADMIN))
+    page, body = f"/people/{user.pk}/", {"email": "a@example.org", "role": user.role}
+    assert admin.post(page, body).status_code == 302
+    user.refresh_from_db()
+    assert (user.is_active, user.is_suspended) == (False, True)
+    if way == "page":
+        assert admin.post(page, {**body, "keep_out": "on"}).status_code == 302
+    else:
+        url = f"/api/v1{page}"
+        assert admin.patch(url, {"is_active": False}, content_type="application/json").status_code == 200
+    server.claims["groups"] = ["engineers"]
+    assert server.sign_in(client).status_code == 403
+    assert not is_in(client)
 
 
 def test_an_account_of_the_provider_has_no_other_way_in(server, client: Client):

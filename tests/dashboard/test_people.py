@@ -25,7 +25,7 @@ def test_an_invitation_gives_a_link_that_signs_the_person_in_once(admin_pages: C
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        ({"username": "admina", "role": "viewer"}, "already exists"),
+        ({"username": "admina", "role": "viewer"}, "is taken"),
         ({"username": "no spaces please", "role": "viewer"}, "Enter a valid username"),
         ({"username": "x", "role": "owner"}, "Select a valid choice"),
         ({"username": "x", "role": "viewer", "email": "nowhere"}, "Enter a valid email address"),

@@ -12,12 +12,16 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.db import OperationalError
+from django.test import Client
 
+from apps.accounts.invitations import create_invitation
 from apps.accounts.models import Role
 from apps.accounts.outage_log import OutageLog
+from apps.accounts.sign_in import create_sign_in_link
 from apps.accounts.telemetry import log_context
 from gymweb import loglines
 from tests.dashboard.pages import signed_in
+from tests.factories import make_user
 
 
 @pytest.fixture
@@ -87,6 +91,33 @@ def test_requests_that_a_full_disk_refuses_are_one_line_a_minute(log, monkeypatc
 def test_a_line_of_a_request_ends_with_its_id(log):
     answer = signed_in(Role.VIEWER).get("/people/")
     assert log.getvalue().endswith(f"[request {answer.headers['X-Request-ID']}]\n")
+
+
+def refuse_tokens() -> list[str]:
+    """Send requests that Django logs with the path of an unused one-time link. Return its tokens."""
+    admin = make_user(Role.ADMIN)
+    _, invitation = create_invitation(role=Role.VIEWER, by=admin)
+    link = create_sign_in_link(user=admin, by=admin)
+    assert Client().post(f"/invitations/{invitation}/", {"username": "x", "password": "short"}).status_code == 422
+    assert Client(enforce_csrf_checks=True).post(f"/sign-in/{link}/").status_code == 403
+    assert Client().get(f"/sign-in/{link}/more").status_code == 404
+    return [invitation, link]
+
+
+@pytest.mark.django_db
+def test_one_time_tokens_are_not_logged(log):
+    tokens = refuse_tokens()
+    assert not [one for one in tokens if one in log.getvalue()]
+    assert log.getvalue().count("/sign-in/<str:token>/") == 2
+    assert log.getvalue().count("/invitations/<str:token>/") == 1
+
+
+@pytest.mark.django_db
+def test_one_time_tokens_are_not_logged_as_json(json_log):
+    tokens = refuse_tokens()
+    messages = [entry["message"] for entry in json_log()]
+    assert not [one for one in tokens if one in str(json_log())]
+    assert ["<str:token>" in message for message in messages] == [True] * 3
 
 
 @pytest.fixture

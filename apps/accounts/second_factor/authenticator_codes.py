@@ -4,6 +4,7 @@ A code works once. Codes of one time step before and after now are accepted, bec
 """
 
 import time
+from datetime import timedelta
 
 import pyotp
 from cryptography.fernet import InvalidToken
@@ -14,12 +15,14 @@ from apps.accounts.audit_log import record
 from apps.accounts.encryption import cipher_for
 from apps.accounts.models import SecondFactor, User
 from apps.accounts.second_factor.recovery_codes import delete_recovery_codes, replace_recovery_codes, use_recovery_code
+from apps.accounts.sessions.browser_sessions import end_sessions_of
 from apps.gym.request_refusals import Refusal
 
 ISSUER = "GymWeb"
 STEP_SECONDS = 30
 DIGITS = 6
 _TOLERANCE_STEPS = 1
+_SETUP_TIME = timedelta(minutes=15)
 _PURPOSE = "gymweb.accounts.second_factor.v1"
 
 
@@ -45,40 +48,52 @@ def needs_code(user: User) -> bool:
 
 @transaction.atomic
 def start_setup(*, user: User) -> SecondFactor:
-    """Create a secret that the user must confirm with a code. It replaces an unconfirmed one."""
+    """Create a secret that the user must confirm with a code within 15 minutes. It replaces an unconfirmed one."""
     if not user.has_usable_password():
-        raise SecondFactorRefused("Set a password first. Two-factor authentication protects sign-ins by password.")
+        raise SecondFactorRefused("Set a password first.")
     if needs_code(user):
         raise SecondFactorRefused("Two-factor authentication is already on. Turn it off first to use another app.")
     secret = cipher_for(_PURPOSE).encrypt(pyotp.random_base32().encode()).decode()
-    factor, _ = SecondFactor.objects.update_or_create(user=user, defaults={"secret_encrypted": secret, "last_step": 0})
+    started = {"secret_encrypted": secret, "last_step": 0, "created_at": timezone.now()}
+    factor, _ = SecondFactor.objects.update_or_create(user=user, defaults=started)
     record(user=user, action="second_factor.start", target=user)
     return factor
 
 
 @transaction.atomic
-def confirm_setup(*, user: User, code: str) -> list[str]:
-    """Turn on two-factor authentication. Return the recovery codes, which are shown once. Raise CodeRefused."""
+def confirm_setup(*, user: User, code: str, session_key: str | None = None) -> list[str]:
+    """Turn on two-factor authentication and end the user's sessions except `session_key`.
+
+    Return the recovery codes, which are shown once. Raise SecondFactorRefused and CodeRefused.
+    """
     factor = SecondFactor.objects.select_for_update().filter(user=user, confirmed_at=None).first()
-    if factor is None:
-        raise SecondFactorRefused("No setup is in progress. Start it on your account page.")
+    if factor is None or _has_expired(factor):
+        raise SecondFactorRefused("No setup is in progress, or it has expired. Start it on your account page.")
     if not _use_code(factor, code):
         raise CodeRefused
     SecondFactor.objects.filter(pk=factor.pk).update(confirmed_at=timezone.now())
     codes = replace_recovery_codes(user=user)
     record(user=user, action="second_factor.enable", target=user)
+    end_sessions_of(person=user, by=user, keep=session_key)
     return codes
 
 
 def find_setup(*, user: User) -> SecondFactor | None:
-    """Return the user's app, confirmed or not. An unconfirmed one that cannot be decrypted counts as none."""
+    """Return the user's app, confirmed or not. An unconfirmed one that is old or unreadable counts as none."""
     factor = SecondFactor.objects.filter(user=user).first()
     if factor is not None and factor.confirmed_at is None:
+        if _has_expired(factor):
+            return None
         try:
             read_secret(factor)
         except FactorUnreadable:
             return None
     return factor
+
+
+def _has_expired(factor: SecondFactor) -> bool:
+    """Return True if the user has not confirmed the app in time."""
+    return factor.confirmed_at is None and factor.created_at < timezone.now() - _SETUP_TIME
 
 
 @transaction.atomic
@@ -90,6 +105,13 @@ def remove_second_factor(*, user: User, by: User | None) -> bool:
     if was_on:
         record(user=by, action="second_factor.remove", target=user)
     return was_on
+
+
+def remove_second_factor_of(*, person: User, by: User) -> bool:
+    """Turn off two-factor authentication of another user. Raise SecondFactorRefused for one's own."""
+    if person.pk == by.pk:
+        raise SecondFactorRefused("Turn off your own two-factor authentication on your account page. It needs a code.")
+    return remove_second_factor(user=person, by=by)
 
 
 @transaction.atomic
@@ -109,7 +131,7 @@ def read_secret(factor: SecondFactor) -> str:
         return cipher_for(_PURPOSE).decrypt(factor.secret_encrypted.encode()).decode()
     except InvalidToken:
         raise FactorUnreadable(
-            "The authenticator app cannot be checked, because GYMWEB_SECRET_KEY has changed. Ask an admin to turn off "
+            "Codes cannot be checked, because GYMWEB_SECRET_KEY has changed. Ask an admin to turn off "
             "two-factor authentication for your account."
         ) from None
 

@@ -15,7 +15,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.client_address import client_address
 from apps.accounts.disk_space import skip_when_full
 from apps.accounts.job_declarations import background_job
-from apps.accounts.models import BrowserSession, SignInMethod, User
+from apps.accounts.models import BrowserSession, SignInLink, SignInMethod, User
 from apps.accounts.permissions import Permission, user_may
 from apps.accounts.sessions.device_names import name_device
 from apps.gym.request_refusals import Refusal
@@ -82,7 +82,7 @@ def _store(request: HttpRequest, user: User, **changes: str) -> None:
     if BrowserSession.objects.filter(session_id=key, user=user).update(**seen):
         return
     with transaction.atomic():
-        # A session that has just been ended must not come back.
+        # Do not re-create the row of a session that was ended concurrently.
         if Session.objects.select_for_update().filter(pk=key).exists():
             BrowserSession.objects.update_or_create(session_id=key, defaults={"user": user, **seen})
 
@@ -108,7 +108,11 @@ def end_session(*, session: BrowserSession, user: User | None) -> None:
 
 @transaction.atomic
 def end_sessions_of(*, person: User, by: User | None, keep: str | None = None) -> int:
-    """End the sessions of a user, except the one with the key `keep`. Return how many there were."""
+    """End the sessions of a user, except the one with the key `keep`, and delete unused sign-in links.
+
+    Return how many sessions there were.
+    """
+    SignInLink.objects.filter(user=person, used_at=None).delete()
     ended = BrowserSession.objects.filter(user=person).exclude(session_id=keep or "")
     keys = list(ended.values_list("session_id", flat=True))
     if keys:

@@ -30,17 +30,15 @@ def remember_device(response: HttpResponse, user: User) -> None:
     )
 
 
-def find_device(request: HttpRequest, username: str) -> str:
-    """Return the id of the browser if it is a known device of the user, or an empty string."""
+def find_device(request: HttpRequest, account: User | None) -> str:
+    """Return the id of the browser if it is a known device of the account, or an empty string."""
     signed = request.get_signed_cookie(COOKIE, default="", salt=_SALT, max_age=MAX_AGE)
     if not signed:
         return ""
-    # The row is chosen by the cookie, so timing reveals nothing about other names.
     pk, device, fingerprint = signed.split(":")
-    user = User.objects.filter(pk=pk).first()
-    if user is None or not constant_time_compare(fingerprint, _fingerprint(user, device)):
+    if account is None or pk != str(account.pk):
         return ""
-    return device if user.username.lower() == username.lower() else ""
+    return device if constant_time_compare(fingerprint, _fingerprint(account, device)) else ""
 
 
 def _fingerprint(user: User, device: str) -> str:

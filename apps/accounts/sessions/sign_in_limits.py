@@ -6,10 +6,11 @@ from typing import Literal
 from django.http import HttpRequest
 
 from apps.accounts.client_address import client_address, sees_client_addresses
+from apps.accounts.models import User
 from apps.accounts.sessions.known_devices import find_device
 from apps.accounts.tallies import add, forget, network_of
 
-Step = Literal["sign-in", "code"]
+Step = Literal["sign-in", "code", "current password"]
 
 TRIES_PER_NAME = 10
 TRIES_PER_ADDRESS = 50
@@ -29,19 +30,20 @@ _DOUBLINGS = 10
 
 
 class SignInLimits:
-    """The counters of one sign-in attempt. Unknown names are counted like accounts, by the name as typed.
+    """The counters of one sign-in attempt. Accounts are counted by id, and unknown names in lower case.
 
-    Known devices of the user have their own counters, so that attackers cannot delay the user. Passwords and codes of
-    the second factor are counted separately: a correct password must not reset the count of wrong codes.
+    Known devices of the user have their own counters, so that attackers cannot delay the user. Steps are counted
+    separately: a correct password must not reset the count of wrong codes, and strangers must not delay changes that
+    ask a signed-in user for the current password.
     """
 
     def __init__(self, request: HttpRequest, username: str, *, step: Step = "sign-in") -> None:
-        network, name = network_of(client_address(request)), username.lower()
-        device = find_device(request, username)
-        self._account = f"name {name}"
+        self.account = User.objects.filter(username__iexact=username).first()
+        network, device = network_of(client_address(request)), find_device(request, self.account)
+        self._account = _subject_of(self.account) if self.account else f"name {username.lower()}"
         self._subject = f"device {device}" if device else self._account
         self._step = step
-        self._near = f"{step} device {device}" if device else f"{step} {network} {name}"
+        self._near = f"{step} device {device}" if device else f"{step} {network} {self._account}"
         self._network = f"{step} {network}" if sees_client_addresses() and not device else ""
 
     def count(self) -> int:
@@ -73,9 +75,13 @@ def count_provider_request(request: HttpRequest) -> int:
     return _seconds_until(ends_at) if number > PROVIDER_REQUESTS_PER_ADDRESS else 0
 
 
-def clear_account(username: str) -> None:
+def clear_account(account: User) -> None:
     """End the delay of an account after its user has signed in without a password."""
-    _clear_failures("sign-in", f"name {username.lower()}")
+    _clear_failures("sign-in", _subject_of(account))
+
+
+def _subject_of(account: User) -> str:
+    return f"account {account.pk}"
 
 
 def _count(key: str, most: int) -> int:
@@ -87,7 +93,7 @@ def _count_failure(step: Step, subject: str) -> int:
     failures = add(f"{step}-failures {subject}", seconds=FAILURES_WINDOW_SECONDS).number - FREE_FAILURES
     if failures <= 0:
         return 0
-    longest = LONGEST_DELAY_SECONDS if step == "sign-in" else LONGEST_CODE_DELAY_SECONDS
+    longest = LONGEST_CODE_DELAY_SECONDS if step == "code" else LONGEST_DELAY_SECONDS
     delay = min(FIRST_DELAY_SECONDS << min(failures - 1, _DOUBLINGS), longest)
     # Only the first try during a delay is checked.
     number, ends_at = add(f"{step}-delay {subject}", seconds=delay)

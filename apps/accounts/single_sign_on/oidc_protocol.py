@@ -22,6 +22,7 @@ from django.utils.crypto import constant_time_compare
 from apps.accounts.single_sign_on.id_tokens import read_json, verify_id_token
 
 _LOGIN = "login"
+_ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
 _LONGEST_SUBJECT = 191  # the column of django-allauth
 
 
@@ -55,6 +56,15 @@ class IdentifiedLogin(SocialLogin):
         """Do nothing. GymWeb finds the account itself, by issuer and subject only."""
 
 
+def _require_tls(config: dict[str, Any]) -> None:
+    """Raise OAuth2Error if an endpoint of an https issuer would receive secrets or send keys in the clear."""
+    if not settings.OIDC.issuer.startswith("https://"):
+        return
+    for name in _ENDPOINTS:
+        if not str(config.get(name) or "https://").startswith("https://"):
+            raise OAuth2Error(f"The discovery document names a {name} without https. Correct it at the provider.")
+
+
 class Protocol(OpenIDConnectOAuth2Adapter):
     """The calls to the provider."""
 
@@ -64,6 +74,7 @@ class Protocol(OpenIDConnectOAuth2Adapter):
             config: dict[str, Any] = super().openid_config
             if config.get("issuer") != settings.OIDC.issuer:
                 raise OAuth2Error("The discovery document names another issuer than GYMWEB_OIDC_ISSUER.")
+            _require_tls(config)
         return self._openid_config  # type: ignore[no-any-return]
 
     def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
@@ -112,7 +123,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         self, request: HttpRequest, provider: Any, error: Any = None, exception: Any = None, extra_context: Any = None
     ) -> None:
         given = request.GET.get("error_description") or request.GET.get("error")
-        raise ProviderFailed(_FAILED, exception or given or "The sign-in was not started in this browser, or expired.")
+        raise ProviderFailed(_FAILED, exception or given or "The state is unknown or older than 10 minutes.")
 
 
 _FAILED = "Signing in failed. Try again. If it keeps failing, ask an admin: the audit log has the reason."

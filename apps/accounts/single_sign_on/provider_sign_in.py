@@ -1,6 +1,7 @@
 """Create and update the accounts of users who sign in at the identity provider."""
 
 import re
+import unicodedata
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
@@ -18,7 +19,9 @@ from apps.accounts.single_sign_on.group_roles import find_role, groups_of
 from apps.accounts.user_accounts import create_user
 
 _NAME_LENGTH = 150
-_NOT_IN_NAMES = re.compile(r"[^\w.@+-]+")
+_EMAIL_LENGTH = 254
+# Letters of other scripts may look like those of another user's name.
+_NOT_IN_NAMES = re.compile(r"[^\w.@+-]+", re.ASCII)
 
 
 def sign_in_with_claims(*, request: HttpRequest, claims: dict[str, Any]) -> User:
@@ -27,32 +30,36 @@ def sign_in_with_claims(*, request: HttpRequest, claims: dict[str, Any]) -> User
     The account is found by issuer and subject. E-mail addresses and names do not identify anyone: a provider may let
     users choose them, so they must not open an account that exists.
     """
-    role = find_role(claims)
-    user = _find_user(claims)
-    if role is None:
-        _suspend(request, claims, user)
-        raise SignInRefused(
-            f"None of your groups at {settings.OIDC.name} gives access to GymWeb. Ask an admin which group you need."
-        )
-    if user is not None and not user.is_active and not user.is_suspended:
-        record(user=None, action="sign_in.refuse", target=user, request=request, reason="deactivated")
-        raise SignInRefused("Your account is deactivated. Ask an admin to reactivate it.")
     try:
-        with transaction.atomic():
-            user = _update_user(user, role) if user else _create_user(claims, role)
-            record(user=user, action="sign_in.provider", target=user, request=request)
-    except IntegrityError:
-        raise SignInRefused("Another sign-in of yours was faster. Try again.") from None
+        user, refusal = _sign_in(request, claims)
+    except (IntegrityError, ValidationError):
+        raise SignInRefused("An account with your name was created at the same moment. Sign in again.") from None
+    if user is None:
+        raise SignInRefused(refusal)
     return user
 
 
-def _find_user(claims: dict[str, Any]) -> User | None:
-    accounts = SocialAccount.objects.filter(provider=settings.OIDC.provider_id, uid=claims["sub"])
-    account = accounts.select_related("user").first()
-    return account.user if account else None
-
-
 @transaction.atomic
+def _sign_in(request: HttpRequest, claims: dict[str, Any]) -> tuple[User | None, str]:
+    """Return the account and an empty string, or None and the reason of the refusal, which is recorded."""
+    role, user = find_role(claims), _lock_user(claims)
+    if role is None:
+        _suspend(request, claims, user)
+        return None, "You are in no group that has access to GymWeb. Ask an admin to add you to one."
+    if user is not None and not user.is_active and not user.is_suspended:
+        record(user=None, action="sign_in.refuse", target=user, request=request, reason="deactivated")
+        return None, "Your account is deactivated. Ask an admin to reactivate it."
+    user = _update_user(user, role) if user else _create_user(claims, role)
+    record(user=user, action="sign_in.provider", target=user, request=request)
+    return user, ""
+
+
+def _lock_user(claims: dict[str, Any]) -> User | None:
+    """Return the locked account, if any, so that no admin deactivates it before it is updated."""
+    accounts = SocialAccount.objects.filter(provider=settings.OIDC.provider_id, uid=claims["sub"])
+    return User.objects.select_for_update().filter(pk__in=accounts.values("user")).first()
+
+
 def _suspend(request: HttpRequest, claims: dict[str, Any], user: User | None) -> None:
     """Deactivate the account, if any, of a user who is in no mapped group."""
     if user is not None and user.is_active:
@@ -83,8 +90,13 @@ def _create_user(claims: dict[str, Any], role: Role) -> User:
 def _name_of(claims: dict[str, Any]) -> str:
     """Return a valid user name from the claims."""
     given = (claims.get(name) for name in ("preferred_username", "email", "sub"))
-    names = (_NOT_IN_NAMES.sub("-", one).strip("-") for one in given if isinstance(one, str))
+    names = (_NOT_IN_NAMES.sub("-", _without_accents(one)).strip("-") for one in given if isinstance(one, str))
     return next(filter(None, names), "user")[:_NAME_LENGTH]
+
+
+def _without_accents(text: str) -> str:
+    """Return the text with accented and compatibility characters replaced by plain ones, for example é by e."""
+    return "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
 
 
 def _free_name(wanted: str) -> str:
@@ -99,7 +111,7 @@ def _free_name(wanted: str) -> str:
 
 def _email_of(claims: dict[str, Any]) -> str:
     email = claims.get("email")
-    if not isinstance(email, str) or claims.get("email_verified") is False:
+    if not isinstance(email, str) or len(email) > _EMAIL_LENGTH or claims.get("email_verified") is False:
         return ""
     try:
         validate_email(email)

@@ -13,9 +13,9 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission
-from apps.accounts.second_factor.authenticator_codes import remove_second_factor
+from apps.accounts.second_factor.authenticator_codes import remove_second_factor_of
 from apps.accounts.sessions.browser_sessions import end_sessions_of
-from apps.accounts.sign_in import create_sign_in_link, invite_user
+from apps.accounts.sign_in import create_sign_in_link, create_user_with_link
 from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
@@ -67,15 +67,17 @@ class PersonViewSet(RowViewSet):
     @extend_schema(request=NewPersonSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:
         """Create a user: an account without a password, and a one-time sign-in link."""
-        person, token = invite_user(**{"role": Role.VIEWER, **self.read_body(NewPersonSerializer)}, by=self.user)
+        person, token = create_user_with_link(
+            **{"role": Role.VIEWER, **self.read_body(NewPersonSerializer)}, by=self.user
+        )
         return self._answer_link(person, token)
 
     @extend_schema(request=PersonEditSerializer, responses=PersonSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change the role or the e-mail address, or close or reopen the account."""
+        """Change the role or the e-mail address, or deactivate or reactivate the account."""
         person = self.get_object()
         wanted = self.read_body(PersonEditSerializer, person, partial=True)
-        fields = {"role": person.role, "is_active": person.is_active, **wanted}
+        fields = {"role": person.role, **wanted}
         return Response(PersonSerializer(edit_user(person=person, **fields, by=self.user)).data)
 
     @operation(responses={201: LinkSerializer})
@@ -94,9 +96,9 @@ class PersonViewSet(RowViewSet):
 
     @operation(responses=PersonSerializer)
     def remove_second_factor(self, request: Request, pk: str) -> Response:
-        """Turn off two-factor authentication of a user who has lost the app and the recovery codes."""
+        """Turn off two-factor authentication of another user who has lost the app and the recovery codes."""
         person = self.get_object()
-        remove_second_factor(user=person, by=self.user)
+        remove_second_factor_of(person=person, by=self.user)
         return Response(PersonSerializer(person).data)
 
     def _answer_link(self, person: User, token: str) -> Response:

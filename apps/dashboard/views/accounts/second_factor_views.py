@@ -16,12 +16,13 @@ from apps.accounts.second_factor.authenticator_codes import (
     find_setup,
     read_secret,
     remove_second_factor,
+    remove_second_factor_of,
     setup_uri,
     start_setup,
 )
 from apps.accounts.second_factor.recovery_codes import count_recovery_codes, replace_recovery_codes
-from apps.accounts.sign_in import SignInRefused, check_second_factor
-from apps.dashboard.chrome.page_answers import answer, go, posted
+from apps.accounts.sign_in import SignInRefused, TooManyTries, check_current_password, check_second_factor
+from apps.dashboard.chrome.page_answers import answer, go, posted, show_refusal
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.accounts.sign_in_forms import AppCodeForm, CodeForm, CurrentPasswordForm
 from apps.dashboard.forms.fields import show_errors
@@ -32,7 +33,7 @@ def _page(request: PageRequest, *, status: int = 200, **context: Any) -> HttpRes
     factor = find_setup(user=request.user)
     context = {"factor": factor, "left": count_recovery_codes(request.user), **context}
     if factor is None:
-        context.setdefault("password_form", CurrentPasswordForm(person=request.user))
+        context.setdefault("password_form", CurrentPasswordForm())
     elif factor.confirmed_at is None:
         secret = read_secret(factor)
         context["secret"] = " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
@@ -55,7 +56,9 @@ def second_factor(request: PageRequest) -> HttpResponse:
     form = AppCodeForm(posted(request))
     if form.is_valid():
         with show_errors(form):
-            codes = confirm_setup(user=request.user, code=form.cleaned_data["code"])
+            codes = confirm_setup(
+                user=request.user, code=form.cleaned_data["code"], session_key=request.session.session_key
+            )
             return _page(request, codes=codes, status=201)
     return _page(request, status=422, code_form=form) if form.is_bound else _page(request)
 
@@ -66,12 +69,18 @@ def second_factor(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.OWN_ACCOUNT)
 def second_factor_start(request: PageRequest) -> HttpResponse:
     """Create the secret of a new authenticator app."""
-    form = CurrentPasswordForm(request.POST, person=request.user)
+    form, status = CurrentPasswordForm(request.POST), 422
     if form.is_valid():
-        with show_errors(form):
-            start_setup(user=request.user)
-            return go(request, "dashboard:second_factor")
-    return _page(request, status=422, password_form=form)
+        try:
+            check_current_password(request=request, user=request.user, password=form.cleaned_data["password"])
+        except SignInRefused as refused:
+            form.add_error("password", str(refused))
+            status = 429 if isinstance(refused, TooManyTries) else 422
+        else:
+            with show_errors(form):
+                start_setup(user=request.user)
+                return go(request, "dashboard:second_factor")
+    return _page(request, status=status, password_form=form)
 
 
 def _has_code(request: PageRequest, form: CodeForm) -> bool:
@@ -111,8 +120,9 @@ def recovery_codes_replace(request: PageRequest) -> HttpResponse:
 
 @allow(POST=Permission.ACCOUNTS)
 def person_factor_remove(request: PageRequest, pk: int) -> HttpResponse:
-    """Turn off two-factor authentication of a user who has lost the app and the recovery codes."""
+    """Turn off two-factor authentication of another user who has lost the app and the recovery codes."""
     person = get_object_or_404(User, pk=pk)
-    remove_second_factor(user=person, by=request.user)
-    messages.success(request, f"Two-factor authentication of {person.username} is off.")
+    with show_refusal(request):
+        remove_second_factor_of(person=person, by=request.user)
+        messages.success(request, f"Two-factor authentication of {person.username} is off.")
     return go(request, "dashboard:person_edit", pk)

@@ -23,7 +23,7 @@ def session_end(request: PageRequest, pk: int) -> HttpResponse:
     if session.session_id == request.session.session_key:
         request.session.flush()
         return go(request, "dashboard:sign_in")
-    messages.success(request, f"The session of {session.device} is revoked.")
+    messages.success(request, f"Revoked the session of {session.device}.")
     if session.user_id != request.user.pk:
         return go(request, "dashboard:person_edit", session.user_id)
     return go(request, "dashboard:account")
@@ -33,7 +33,7 @@ def session_end(request: PageRequest, pk: int) -> HttpResponse:
 def sessions_end(request: PageRequest) -> HttpResponse:
     """End all sessions of the user except this one."""
     ended = end_sessions_of(person=request.user, by=request.user, keep=request.session.session_key)
-    messages.success(request, f"{count_words(ended, 'other session is', 'other sessions are')} revoked.")
+    messages.success(request, f"Revoked {count_words(ended, 'other session', 'other sessions')}.")
     return go(request, "dashboard:account")
 
 
@@ -41,5 +41,5 @@ def sessions_end(request: PageRequest) -> HttpResponse:
 def person_sessions_end(request: PageRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     ended = end_sessions_of(person=person, by=request.user, keep=request.session.session_key)
-    messages.success(request, f"{count_words(ended, 'session', 'sessions')} of {person.username} revoked.")
+    messages.success(request, f"Revoked {count_words(ended, 'session', 'sessions')} of {person.username}.")
     return go(request, "dashboard:person_edit", pk)

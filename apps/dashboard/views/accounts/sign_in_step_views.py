@@ -40,7 +40,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
     step = find_first_step(request)
     if step is None:
         if not request.user.is_authenticated:
-            messages.info(request, "This sign-in expired. Sign in again, and enter the code within 10 minutes.")
+            messages.info(request, "Your sign-in has expired. Sign in again, and enter the code within 10 minutes.")
         return redirect("dashboard:sign_in")
     user, method = step
     form = CodeForm(posted(request))
