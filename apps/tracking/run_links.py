@@ -10,6 +10,7 @@ from apps.accounts.audit_log import record, update_row
 from apps.accounts.models import User
 from apps.gym.request_refusals import Refusal
 from apps.gym.storable import clean_line
+from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 from apps.tracking.models import TrackedRun, Tracker
 from apps.tracking.run_settings import collection_settings
 from apps.tracking.tracker_clients import run_folder
@@ -76,6 +77,8 @@ def resend_run(*, run: TrackedRun, user: User | None = None) -> TrackedRun:
 
     Points that the tracker already has are not duplicated. Sample rollouts are replaced.
     """
+    if run.samples and (problem := explain_deleted_traces([run.collection], remedy="")):
+        raise RunNotActive(f"{problem} Sending again would remove the sample rollouts from the run.")
     now = timezone.now()
     fresh = {
         "state": State.ACTIVE,

@@ -18,7 +18,7 @@ from apps.accounts.models import AuditEntry
 from apps.policies.secrets import decrypt_secret
 from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.metrics.model_versions import track_versions
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Collection, Rollout
 from apps.tracking import run_delivery
 from apps.tracking.client_processes import run_writer
 from apps.tracking.models import TrackedRun, Tracker
@@ -259,6 +259,16 @@ def test_a_stopped_run_continues_when_it_is_sent_again():
     assert steps(run) == [("", 6)]
     with pytest.raises(RunNotActive):
         resend_run(run=run)
+
+
+def test_a_run_with_samples_is_not_sent_again_without_the_traces():
+    run = track(make_running(), make_tracker("tensorboard"), samples=3)
+    stop_run(run=run)
+    Collection.objects.update(traces_deleted_at=timezone.now())
+    with pytest.raises(RunNotActive):
+        resend_run(run=TrackedRun.objects.get())
+    TrackedRun.objects.update(samples=0)
+    resend_run(run=TrackedRun.objects.get())
 
 
 def test_the_last_batch_has_the_samples_and_others_have_only_unsent_points(monkeypatch):

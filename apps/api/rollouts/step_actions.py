@@ -140,7 +140,7 @@ class StepActions(TableViewSet):
 
 def _check_traces(rollouts: Sequence[Rollout]) -> None:
     """Raise Problem if the traces of rollouts without steps were deleted: their agents did not do nothing."""
-    if problem := explain_deleted_traces(rollout.collection for rollout in rollouts):
+    if problem := explain_deleted_traces((rollout.collection for rollout in rollouts), remedy=""):
         raise Problem(HTTPStatus.GONE, "traces-deleted", problem)
 
 

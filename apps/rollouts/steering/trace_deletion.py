@@ -77,9 +77,9 @@ def remove_traces(deletion: CollectionDeletion, collection: Collection) -> None:
     announce_collection(collection.pk)
 
 
-def explain_deleted_traces(collections: Iterable[Collection]) -> str:
-    """Return why these collections cannot be used for work on traces, or an empty string."""
+def explain_deleted_traces(collections: Iterable[Collection], *, remedy: str = " Choose another.") -> str:
+    """Return why these collections cannot be used for work on traces, followed by `remedy`, or an empty string."""
     deleted = [collection for collection in collections if collection.traces_deleted_at]
     if not deleted:
         return ""
-    return f"The traces of {deleted[0].label} were deleted on {deleted[0].traces_deleted_at:%Y-%m-%d}. Choose another."
+    return f"The traces of {deleted[0].label} were deleted on {deleted[0].traces_deleted_at:%Y-%m-%d}.{remedy}"
