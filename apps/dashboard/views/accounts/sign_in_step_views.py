@@ -18,8 +18,6 @@ from apps.accounts.permissions import Permission, allow
 from apps.accounts.return_page import page_of
 from apps.accounts.sessions.sign_in_limits import count_provider_request
 from apps.accounts.sign_in import SignInRefused, TooManyTries, check_second_factor
-from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, finish_sign_in, start_sign_in
-from apps.accounts.single_sign_on.provider_sign_in import sign_in_with_claims
 from apps.dashboard.chrome.page_answers import posted
 from apps.dashboard.forms.accounts.account_forms import SignInForm
 from apps.dashboard.forms.accounts.sign_in_forms import AcceptForm, CodeForm
@@ -86,6 +84,9 @@ def oidc_start(request: HttpRequest) -> HttpResponseBase:
     redirect too, which only signs users in as themselves.
     """
     _require_provider()
+    # Imported here, because most installations have no identity provider.
+    from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, start_sign_in
+
     if seconds := count_provider_request(request):
         return _refuse_many(request, seconds)
     if not request.user.is_authenticated:
@@ -103,6 +104,9 @@ def oidc_start(request: HttpRequest) -> HttpResponseBase:
 def oidc_callback(request: HttpRequest) -> HttpResponse:
     """Sign in the user whom the identity provider sent back."""
     _require_provider()
+    from apps.accounts.single_sign_on.oidc_protocol import ProviderFailed, finish_sign_in
+    from apps.accounts.single_sign_on.provider_sign_in import sign_in_with_claims
+
     if seconds := count_provider_request(request):
         return _refuse_many(request, seconds)
     try:
