@@ -5,6 +5,7 @@ and another worker sends the same event id again. Only the latest claim may stor
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -28,6 +29,8 @@ from apps.gym.request_refusals import Refusal
 from apps.gym.storable import clean_line
 from apps.policies.policy_clients import open_outbound
 from apps.policies.secrets import decrypt_secret
+
+logger = logging.getLogger(__name__)
 
 BATCH = 16
 SEND_SECONDS = 15.0
@@ -163,6 +166,8 @@ def _store(delivery: Delivery, outcome: Outcome) -> None:
         changes["state"] = Delivery.State.FAILED
     else:
         changes["next_attempt_at"] = min(now + _wait(delivery, now), delivery.retry_until)
+    if outcome.error:
+        logger.warning("delivery %d failed, attempt %d: %s", delivery.pk, delivery.attempts, changes["error"])
     claimed = Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts, state=Delivery.State.PENDING)
     claimed.update(**changes)
 

@@ -159,6 +159,9 @@ class MlflowClient:
             return
         if reply.status in (401, 403):
             raise TrackerFailed(f"MLflow returned {reply.status}. Enter a valid token for the tracker.", is_final=True)
+        if reply.headers.get("Content-Type", "").startswith("text/html"):
+            message = f"The server at this URL returned {reply.status} with a page, unlike MLflow. Check the URL."
+            raise TrackerFailed(message, is_final=400 <= reply.status < 500 and reply.status not in _RETRIED)
         text = mask_secrets(reply.body[:MAX_SHOWN_BYTES].decode(errors="replace"), self._secrets)
         is_final = 400 <= reply.status < 500 and reply.status not in _RETRIED
         raise TrackerFailed(f"MLflow returned {reply.status}: {cut_clean(text, 300)}", is_final=is_final)

@@ -11,6 +11,7 @@ from django.utils import timezone
 from apps.accounts.shared_columns import Dated
 from apps.exports.models import Export
 from apps.rollouts.models import Collection
+from apps.tracking.wandb_servers import WANDB_ADDRESS
 
 MAX_SAMPLES = 200
 
@@ -53,6 +54,11 @@ class Tracker(Dated):
     @property
     def has_secret(self) -> bool:
         return bool(self.secret_encrypted)
+
+    @property
+    def shown_address(self) -> str:
+        """Return the URL of its server, or an empty text for local files."""
+        return self.address or (WANDB_ADDRESS if self.kind == self.Kind.WANDB and self.has_secret else "")
 
 
 class Sent(models.Model):
@@ -122,6 +128,11 @@ class TrackedRun(Dated, Sent):
 
     def __str__(self) -> str:
         return f"{self.name} in {self.tracker}"
+
+    @property
+    def shown_state(self) -> str:
+        """Return its state, or `retrying` if the last attempt to send it failed."""
+        return "retrying" if self.state == self.State.ACTIVE and self.error else self.state
 
     @property
     def is_linked(self) -> bool:

@@ -4,6 +4,7 @@ A claim counts the attempt and moves `next_attempt_at` to the end of its lease. 
 the row after that. Only the latest claim may store a result.
 """
 
+import logging
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,6 +16,8 @@ from django.utils import timezone
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.storable import clean_line
 from apps.tracking.models import Sent
+
+logger = logging.getLogger(__name__)
 
 LEASE = timedelta(minutes=5)
 FIRST_WAIT = timedelta(seconds=5)
@@ -50,6 +53,7 @@ def store_failure(rows: QuerySet[Row], row: Row, message: str, *, is_final: bool
         changes |= failed
     else:
         changes["next_attempt_at"] = now + _wait(now, since)
+    logger.warning("%s failed, attempt %d: %s", row, row.attempts, changes["error"])
     rows.filter(pk=row.pk, attempts=row.attempts).update(**changes)
 
 

@@ -40,7 +40,7 @@ _GOOD = {
     "pushed",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "half_open", "draft", "empty", "disputed", "throttled"}
+_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled"}
 _BUSY = {
     "running",
     "loading",
