@@ -4,6 +4,9 @@ from django.test import Client
 from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role
 from tests.factories import make_user
+from tests.steady_redactor import steady_redactor
+
+__all__ = ["client_of", "steady_redactor"]
 
 
 def client_of(role: str) -> Client:

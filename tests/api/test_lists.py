@@ -23,7 +23,13 @@ def test_every_list_is_tested():
 @pytest.fixture
 def reader(viewer, noun):
     """Who may read this list: a viewer's key, but for what only those see who review or lead, and what no key sees."""
-    if noun in {"audit-entries", "redaction-patterns", "alert-subscriptions", "alert-deliveries"}:
+    if noun in {
+        "alert-deliveries",
+        "alert-subscriptions",
+        "audit-entries",
+        "redaction-patterns",
+        "trace-destinations",
+    }:
         return client_of(Role.ADMIN)
     if noun in {"rubrics", "queues", "queue-items", "reviews"}:
         return client_of(Role.ENGINEER)

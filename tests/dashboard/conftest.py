@@ -3,6 +3,9 @@ from django.test import Client
 
 from apps.accounts.models import Role, User
 from tests.factories import make_user
+from tests.steady_redactor import steady_redactor
+
+__all__ = ["steady_redactor"]
 
 
 @pytest.fixture
