@@ -82,7 +82,7 @@ def test_without_a_mapped_group_a_user_gets_in_nowhere(chromium: Browser, gate: 
     provider.set_account("eve", "other")
     with browser_of(chromium) as page:
         sign_in_at_provider(page, gate, "eve", "/agents/")
-        expect(page.locator(".message.error")).to_contain_text("groups")
+        expect(page.locator(".message.error")).to_contain_text("no group")
         for path in ("/", "/agents/", "/account/", "/queues/", "/api/docs/"):
             page.goto(f"{gate.base}{path}")
             expect(page).to_have_url(SIGN_IN)
