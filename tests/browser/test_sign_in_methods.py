@@ -102,7 +102,7 @@ def test_a_lost_group_ends_open_sessions_and_a_new_one_gives_its_role(
         assert heading(first) == "Agents"
         provider.set_account("alan")
         sign_in_at_provider(second, gate, "alan")
-        expect(second.locator(".message.error")).to_contain_text("groups")
+        expect(second.locator(".message.error")).to_contain_text("no group")
         first.goto(f"{gate.base}/agents/")
         expect(first).to_have_url(SIGN_IN)
         provider.set_account("alan", "gym-annotators")
