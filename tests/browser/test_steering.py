@@ -22,7 +22,7 @@ def test_pausing_lets_what_runs_end_and_resuming_goes_on_to_the_end(site, tab):
         collection = site.plan(repeats=1, limit=8, concurrency=2)
         tab.goto(f"{site.base}/collections/{collection['id']}/")
         expect(state(tab)).to_contain_text("running")
-        tab.wait_for_function("document.querySelector('#collection-progress').textContent.includes('running 2')")
+        expect(tab.locator("#collection-progress")).to_contain_text("running 2")
         tab.get_by_role("button", name="Pause", exact=True).click()
         expect(state(tab)).to_contain_text("paused")
     expect(tab.get_by_role("button", name="Resume", exact=True)).to_be_visible()
