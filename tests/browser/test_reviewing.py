@@ -543,6 +543,8 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     page.keyboard.press("u")
     expect(page.locator("#pair-table [role=status]")).to_contain_text("1 of 1")
     expect(chosen).to_have_attribute("data-row", second)
+    # The row is replaced when the server has answered.
+    page.wait_for_load_state("networkidle")
     page.keyboard.press("o")
     page.wait_for_url(f"**/pairs/{second}/")
     page.context.set_offline(True)
