@@ -57,7 +57,9 @@ class PushSpec:
             "Token", "Hugging Face token with write access. Encrypted, and deleted after the push", low=1, length=500
         ),
     ]
-    private: Annotated[bool, Option("Private", "Off: everyone can read a repository that this push creates")] = True
+    private: Annotated[bool, Option("Private", "If off, everyone can read the repository that this push creates")] = (
+        True
+    )
 
 
 def queue_push(spec: PushSpec, *, user: User | None = None) -> HubPush:

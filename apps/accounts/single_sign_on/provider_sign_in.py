@@ -20,7 +20,7 @@ from apps.accounts.user_accounts import create_user
 
 _NAME_LENGTH = 150
 _EMAIL_LENGTH = 254
-# Letters of other scripts may look like those of another user's name.
+# A letter of another script can look like a Latin one, so a name could imitate another user's.
 _NOT_IN_NAMES = re.compile(r"[^\w.@+-]+", re.ASCII)
 
 

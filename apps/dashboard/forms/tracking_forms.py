@@ -45,7 +45,7 @@ class TrackerForm(forms.ModelForm):  # type: ignore[type-arg]
             del self.fields["delete_secret"]
 
     def clean_address(self) -> str:
-        # The page hides the fields of a server for the other kinds, but sends what was entered before.
+        # For kinds without a server, the page hides the fields of the server but still sends their values.
         return self.cleaned_data["address"] if self._has_server else ""
 
     @property

@@ -156,7 +156,9 @@ class _Receiver:
             first, second = self.send(traces[:middle]), self.send(traces[middle:])
             return Rejected(first.spans + second.spans, first.message or second.message)
         if reply.status == TOO_LARGE:
-            return Rejected(count_spans(traces[0]), "A trace is too large. Export with fewer messages.")
+            return Rejected(
+                count_spans(traces[0]), "A trace is too large. Create the export again with fewer messages."
+            )
         told = self._hide(reply.body[:MAX_SHOWN_BYTES].decode(errors="replace"))
         problem = f"The receiver returned {reply.status}: {cut_clean(told, 300).strip()}"
         if reply.status in _RETRIED:

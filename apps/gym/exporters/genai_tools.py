@@ -26,7 +26,7 @@ class ToolRun(NamedTuple):
 
 
 def find_tool_runs(graph: TraceGraph) -> list[ToolRun]:
-    """Return the recorded tool results, then those that a captured agent only reported in its next request."""
+    """Return the recorded tool results, then the results that a captured agent only reported in its next request."""
     recorded = list(_recorded(graph))
     # Recorded results are told apart by call and id: models repeat ids.
     known = {(run.call, run.call_id) for run in recorded}

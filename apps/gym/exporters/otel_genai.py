@@ -198,7 +198,7 @@ class _GenaiTrace:
         return request[kept:]
 
     def _tools(self, number: int) -> str:
-        """Return the tools of a call; without messages `all`, only those of the first call of a conversation."""
+        """Return the tools of a call. Unless `messages` is `all`, only the first call of a conversation has tools."""
         has_tools = self._messages == "all" or not self._graph.parent(number)
         return self._content(self._graph.tools(number)) if has_tools else ""
 

@@ -29,7 +29,7 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
 class SessionOpened(Event, tag="session"):
     """A session was opened (`seed_session`).
 
-    `tools` are offered to the model: those of the task, otherwise those of the environment.
+    `tools` are offered to the model: the tools of the task or, if it has none, of the environment.
     `original` has fields of an imported attempt that the events do not contain, see apps.gym.rollout_files.originals.
     """
 

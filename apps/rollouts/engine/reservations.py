@@ -41,7 +41,7 @@ class Reservations:
         self._slots: Counter[int] = Counter()
         """Reserved slots by collection id, as stored."""
         self._running: Counter[int] = Counter()
-        """Rollouts of this worker by collection id, including those that the current claim has taken."""
+        """Rollouts of this worker by collection id, including the rollouts that the current claim has taken."""
         self._is_certain = True
         """False if the reply to the last change was lost: the stored slots may differ from `_slots`."""
 

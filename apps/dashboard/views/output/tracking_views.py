@@ -81,7 +81,7 @@ tracked_run_stop = action_view(
     Permission.EXPORT, stop_run, _RUNS, "run", page=_page, said="The run is stopped. The tracker keeps its points."
 )
 tracked_run_resend = action_view(
-    Permission.EXPORT, resend_run, _RUNS, "run", page=_page, said="The run continues. Workers send what is missing."
+    Permission.EXPORT, resend_run, _RUNS, "run", page=_page, said="The run continues. Workers send its missing points."
 )
 tracked_run_delete = action_view(
     Permission.EXPORT,
