@@ -7,7 +7,7 @@ from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from apps.accounts.audit_files import FORMATS, tag_entries
+from apps.accounts.audit_files import COLUMNS, FORMATS, tag_entries
 from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 from apps.accounts.permissions import Permission
@@ -29,20 +29,7 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
 
     class Meta:
         model = AuditEntry
-        fields = [
-            "id",
-            "at",
-            "user",
-            "key",
-            "origin",
-            "address",
-            "request_id",
-            "action",
-            "target",
-            "before",
-            "after",
-            "detail",
-        ]
+        fields = COLUMNS
 
 
 class AuditEntryFilter(django_filters.FilterSet):
