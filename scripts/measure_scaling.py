@@ -157,7 +157,7 @@ def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: 
     from channels.layers import get_channel_layer
 
     from apps.gym.traces.events import Verification
-    from apps.rollouts.engine import claimed_work, worker
+    from apps.rollouts.engine import claimed_work, rollout_spans, worker
     from apps.rollouts.engine.recording import End
     from apps.rollouts.notifications import WORKER_CHANNEL
     from scripts.queue_work import completed_end
@@ -192,7 +192,7 @@ def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: 
             one.stop()
         await asyncio.gather(*working)
 
-    with mock.patch.multiple(worker, run_rollout=run_rollout, fetch_work=fetch_work):
+    with mock.patch.multiple(rollout_spans, run_rollout=run_rollout, fetch_work=fetch_work):
         uvloop.run(run())
     file.write_text(json.dumps({**seen, "steps": steps}))
 

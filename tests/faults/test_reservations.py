@@ -140,3 +140,24 @@ def test_many_workers_at_once_never_reserve_more_than_the_limit(planned, connect
     done.set()
     watching.join(DEADLINE)
     assert 0 < most[0] <= MODEL_LIMIT
+
+
+def test_a_stopping_worker_does_not_wait_for_another_that_stops(planned, connection):
+    one, other, first = worker(connection), worker(connection), planned.ids["first"]
+    empty = "INSERT INTO rollouts_reservation (worker_id, collection_id, slots) VALUES (%s, %s, 0)"
+    for pk in (one, other):
+        connection.execute(empty, [pk, first])
+    connection.execute("UPDATE rollouts_collection SET state = 'paused', pause_reason = 'asked' WHERE id = %s", [first])
+    release = f"""
+from django.db import connection
+from apps.rollouts.engine.worker_leases import release_lease
+connection.cursor().execute("SET lock_timeout = '2s'")
+release_lease(worker_id={one})
+"""
+    with psycopg.connect(planned.database_url) as stopping:
+        stopping.execute("DELETE FROM rollouts_reservation WHERE worker_id = %s", [other])
+        released = planned.start("release", "manage.py", "shell", "--command", release)
+        assert released.wait(DEADLINE) == 0, released.said
+        stopping.rollback()
+    assert planned.rows(f"SELECT state FROM rollouts_worker WHERE id = {one}") == [("stopped",)]
+    assert planned.rows("SELECT worker_id FROM rollouts_reservation") == [(other,)]

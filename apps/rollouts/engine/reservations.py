@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q
 
 from apps.rollouts.models import Collection, Reservation, Worker
 
@@ -109,8 +110,13 @@ class Reservations:
 
 
 def delete_stale_reservations() -> None:
-    """Delete the reservations of workers without a lease, and empty ones of collections that do not run."""
-    Reservation.objects.exclude(worker__state__in=[Worker.State.ACTIVE, Worker.State.DRAINING]).delete()
-    # PostgreSQL checks `slots=0` again after waiting for a worker that reserves slots in this row.
+    """Delete the reservations of workers without a lease, and empty ones of collections that do not run.
+
+    Reservations that another worker is changing are left to the next call: two workers that stop at the same time
+    would wait for each other.
+    """
+    live = Worker.objects.filter(state__in=[Worker.State.ACTIVE, Worker.State.DRAINING])
     running = Collection.objects.filter(state=Collection.State.RUNNING)
-    Reservation.objects.filter(slots=0).exclude(collection__in=running).delete()
+    is_stale = ~Q(worker__in=live) | Q(slots=0) & ~Q(collection__in=running)
+    stale = Reservation.objects.filter(is_stale).select_for_update(skip_locked=True)
+    Reservation.objects.filter(pk__in=stale.values("pk")).delete()
