@@ -25,8 +25,17 @@ def fill() -> dict[str, Any]:
     from apps.tasks.received_files import create_upload, store_file
     from apps.tasks.upload_choices import Choices
     from apps.tasks.upload_jobs import upload_file
-    from tests.api.rows import MAKERS, make_pair, make_scan
-    from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_user
+    from apps.tracking.run_links import stop_run
+    from tests.api.rows import MAKERS, make_pair, make_scan, make_tracked_run
+    from tests.factories import (
+        make_agent,
+        make_collection,
+        make_dataset,
+        make_policy_model,
+        make_rollout,
+        make_row,
+        make_user,
+    )
     from tests.reviews.queues import claim, judge, make_queue, make_rubric
     from tests.rollouts.finished import finish_reverification
     from tests.rollouts.stored import stored_row
@@ -58,7 +67,7 @@ def fill() -> dict[str, Any]:
         pair_set: PairSet = build_pairs(PairOrder(collection=collection, name="Changing"))
         made["pair-sets"].append(pair_set)
         made["pairs"] += pair_set.pairs.all()
-        for form in ("trl_sft", "nemo_gym_rollouts"):
+        for form in ("trl_sft", "nemo_gym_rollouts", "otel_genai"):
             export = queue_export(ExportOrder(format=form, collection=collection, filters={"include_flagged": True}))
             made["exports"].append(write_export(export=export))
         queued = queue_reverification(ReverificationOrder(collection=collection))
@@ -110,6 +119,8 @@ def fill() -> dict[str, Any]:
         "POST reviews/{id}/submit/": [claim(queue, user) for queue in queues()],
         "POST scans/{id}/cancel/": [make_scan() for _ in range(8)],
         "POST scans/{id}/start/": [make_scan(state="draft", answered=0) for _ in range(8)],
+        "POST tracked-runs/{id}/resend/": [stop_run(run=make_tracked_run()) for _ in range(4)],
+        "POST tracked-runs/{id}/stop/": [make_tracked_run() for _ in range(8)],
         "POST uploads/{id}/check/": uploads("draft")[::2],
         "POST uploads/{id}/commit/": uploads("draft")[1::2],
         "POST uploads/{id}/finish/": uploads("receiving")[::2],
@@ -127,13 +138,21 @@ def fill() -> dict[str, Any]:
         for export in made["exports"]
         for file in export.manifest.get("files", [])
     ]
+    known["names DELETE datasets/{slug}/versions/{number}/"] = [
+        {"slug": dataset.slug, "number": 1} for dataset in lands["DELETE datasets/{slug}/versions/{number}/"]
+    ]
+    known["names GET datasets/{slug}/versions/{number}/changes/"] = [{"slug": made["datasets"][0].slug, "number": 2}]
+    rows, spans = (next(one.pk for one in made["exports"] if one.format == form) for form in ("trl_sft", "otel_genai"))
     bodies: dict[str, Any] = {
         "POST collections/import/": json.dumps(stored_row()) + "\n",
         "POST collections/{id}/delete_rollouts/": {"status": "completed"},
+        "POST hub-pushes/": {"export": rows, "repository": "team/rollouts", "token": "hf_fuzz"},
         "POST queue-items/{id}/adjudicate/": {"token": "adjudicated", "choice": "b"},
         "POST queues/": {"name": "Queue", "kind": "rubric", "rubric": rubric.slug, "collection": first.pk},
         "POST reviews/": {"rollout": first.rollouts.first().pk, "rubric": rubric.slug, "scores": scores},
         "POST reviews/{id}/submit/": {"token": "submitted", "choice": "a"},
+        "POST suites/{slug}/collect/": {"agent": make_agent().slug, "policy_model": make_policy_model().slug},
+        "POST trace-sends/": {"export": spans, "destination": made["trace-destinations"][0].pk},
     }
     known["query POST collections/import/"] = [{"dataset": make_dataset(rows=[]).slug, "agent": make_agent().slug}]
     return {"key": key, "known": known | {f"body {name}": [body] for name, body in bodies.items()}}

@@ -135,7 +135,7 @@ def test_no_generated_request_breaks_anything_or_is_answered_otherwise_than_docu
     # A walk that is refused everywhere would find nothing: but for a few, operations have done what they are there for.
     refused = {label for label, statuses in answers.items() if min(statuses) >= 300}
     refused -= IN_SESSIONS_ONLY | OF_A_WORKING_AGENT
-    assert len(refused) <= OPERATIONS // 25, sorted(refused)
+    assert len(refused) <= OPERATIONS // 25, "\n".join(sorted(refused))
     requests = sum(statuses.total() for statuses in answers.values())
     least = min(statuses.total() for statuses in answers.values())
     seconds = time.monotonic() - began
