@@ -12,6 +12,7 @@ urlpatterns = [
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("api/", include("apps.api.urls")),
     path("mcp", McpView.as_view(), name="mcp"),
+    path("mcp/", McpView.as_view()),
     path("gym/", include("apps.api.gym_protocol.gym_urls")),
     path("", include("apps.dashboard.urls")),
 ]

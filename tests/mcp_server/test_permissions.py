@@ -15,7 +15,7 @@ ANNOTATING, RUNNING = {"add_comment", "flag_rollout"}, {"estimate_collection", "
 READING = set(TOOLS) - ANNOTATING - RUNNING
 
 
-GROUPS = {"read": READING, "annotate": ANNOTATING, "run": RUNNING, "task": {"read_task"}}
+GROUPS = {"read": READING, "annotate": ANNOTATING, "run": RUNNING, "task": {"read_task", "list_datasets"}}
 
 
 @pytest.mark.parametrize(

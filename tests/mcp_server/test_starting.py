@@ -33,6 +33,21 @@ def test_a_plan_within_the_budget_starts_with_its_cost_limit(client):
     assert (entry.api_key.name, entry.origin) == ("agent", "api")
 
 
+def test_the_lists_give_the_slugs_of_a_plan(client):
+    given = plan(name="Priced", input_price=2.0)
+    chosen = {
+        noun: next(row["slug"] for row in call(client, tool, **asked)["results"] if row["slug"] == given[noun])
+        for noun, tool, asked in (
+            ("dataset", "list_datasets", {"limit": 5}),
+            ("agent", "list_agents", {}),
+            ("policy_model", "list_policy_models", {"q": "Priced"}),
+        )
+    }
+    [model] = call(client, "list_policy_models", q="Priced")["results"]
+    assert (model["input_price"], "base_url" in model) == (2.0, False)
+    assert call(client, "start_collection", **chosen, **BUDGET)["collection"]["total"] == 8
+
+
 @pytest.mark.parametrize("missing", ["max_rollouts", "max_cost"])
 def test_a_budget_is_required(client, missing):
     budget = {name: value for name, value in BUDGET.items() if name != missing}

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import suggest_name
 from apps.api.framework.table_permissions import find_refusal
-from apps.api.mcp_server import collection_tools, rollout_tools, writing_tools
+from apps.api.mcp_server import collection_tools, plan_tools, rollout_tools, writing_tools
 from apps.api.mcp_server.operation_calls import Api, ApiError, ToolError
 from apps.api.mcp_server.tool_declarations import Tool
 from apps.api.mcp_server.untrusted_text import NOTE, ReplyTooLarge, mark_error, mark_untrusted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 TOOLS: dict[str, Tool] = {
-    tool.name: tool for tool in (*collection_tools.TOOLS, *rollout_tools.TOOLS, *writing_tools.TOOLS)
+    tool.name: tool for tool in (*collection_tools.TOOLS, *rollout_tools.TOOLS, *plan_tools.TOOLS, *writing_tools.TOOLS)
 }
 MAX_ERROR = 2_000
 """Maximum characters of an error, without its markers."""

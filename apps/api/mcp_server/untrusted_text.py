@@ -19,8 +19,9 @@ _TEXT_LIMITS = (4_000, 1_000, 300, 100)
 """Characters of a text. The first limit with which a reply is small enough is used."""
 _OWN_KEYS = frozenset(
     {
-        "agent", "created_at", "dataset", "environment", "error_kind", "finished_at", "kind", "next_cursor",
-        "policy_model", "resolved_at", "source", "started_at", "state", "status", "stop_reason", "withdrawn_at",
+        "agent", "created_at", "dataset", "environment", "error_kind", "finished_at", "health", "kind",
+        "next_cursor", "policy_model", "provider", "resolved_at", "slug", "source", "started_at", "state", "status",
+        "stop_reason", "withdrawn_at",
     }
 )  # fmt: skip
 """Keys whose values GymWeb writes: states, kinds, slugs, times and cursors."""

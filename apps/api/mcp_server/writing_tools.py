@@ -111,8 +111,7 @@ FLAG_ROLLOUT = Tool(
 ESTIMATE_COLLECTION = Tool(
     name="estimate_collection",
     title="Estimate a collection",
-    description="Estimate rollouts, tokens, cost and time of a collection without starting it. list_collections shows "
-    "the slugs of datasets, agents and policy models in use.",
+    description="Estimate rollouts, tokens, cost and time of a collection without starting it.",
     operations=(ESTIMATE,),
     takes=_PLAN,
     required=_PLANNED,

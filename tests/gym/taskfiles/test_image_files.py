@@ -115,6 +115,8 @@ def test_rows_of_an_archive_that_cannot_have_their_images_are_bad():
         (archive({"a.jsonl": b"{}", "b.csv": b"x"}), "several files of rows: a.jsonl, b.csv"),
         (archive({"rows.jsonl": b"{}\n"})[:40], "cannot be read"),
     ],
+    # An archive has the time of its files.
+    ids=["no rows", "two files of rows", "cut off"],
 )
 def test_other_archives_are_refused(content, message):
     with pytest.raises(FileRefused, match=message) as refused:
