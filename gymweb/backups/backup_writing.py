@@ -50,6 +50,9 @@ def write_backup(
     afterwards. A killed backup keeps a hidden name; the next backup deletes it. Raise BackupError, DiskFull and
     OSError.
     """
+    for managed in (settings.UPLOADS_DIR, settings.EXPORTS_DIR):
+        if folder.resolve().is_relative_to(Path(managed).resolve()):
+            raise BackupError(f"GymWeb deletes unfinished files in {managed}. Choose a folder elsewhere.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(folder):
         for left in folder.glob(f".*{PART}"):

@@ -314,3 +314,11 @@ def test_a_gate_has_exit_codes_and_a_report(signed_in: CommandLine) -> None:
         suite = ElementTree.parse(signed_in.folder / "gate.xml").getroot()
         reports[code] = (suite.get("tests"), suite.get("failures"), suite.get("errors"))
     assert reports == {0: ("1", "0", "0"), 1: ("1", "1", "0"), 2: ("1", "0", "1")}
+
+
+def test_a_reader_that_has_enough_ends_the_command_without_a_message(signed_in: CommandLine) -> None:
+    with signed_in.start("gymweb", "environments", "--json") as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(DEADLINE), said) == (1, "")

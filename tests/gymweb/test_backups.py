@@ -46,6 +46,13 @@ def make_upload(var: Path, content: bytes, **fields) -> Upload:
     return upload
 
 
+@pytest.mark.parametrize("name", ["exports", "exports/backups", "uploads"])
+def test_a_folder_whose_files_gymweb_manages_is_refused(var, name):
+    with pytest.raises(CommandError, match="Choose a folder elsewhere"):
+        call_command("backup", str(var / name))
+    assert list((var / "exports").iterdir()) == list((var / "uploads").iterdir()) == []
+
+
 def test_a_backup_has_the_files_of_rows_and_no_others(var, backups):
     export, upload = make_export(), make_upload(var, b"{}\n", state="queued")
     (var / "uploads" / "999.parts").write_bytes(b"of no row")

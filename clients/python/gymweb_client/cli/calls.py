@@ -82,6 +82,8 @@ class Call:
         except ApiError as refused:
             self.out.say(f"Error: {explain(refused)}")
             raise typer.Exit(_BY_STATUS.get(refused.status, UNREACHABLE if refused.status >= 500 else FAILED)) from None
+        except BrokenPipeError:
+            raise  # The reader of the output has ended, as `head` does. Typer exits without a message.
         except (GymWebError, OSError, aiohttp.ClientError) as problem:
             text = str(problem) or type(problem).__name__
             if isinstance(problem, OSError) and problem.filename:
