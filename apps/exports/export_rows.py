@@ -242,6 +242,7 @@ class RowReader:
 
     def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
         assert rollout.reward is not None
+        policy_model = self.export.collection.snapshot.get("policy_model", {})
         return Attempt(
             events=self._exact(chosen.task, events),
             task=full_row(chosen.task),
@@ -249,8 +250,9 @@ class RowReader:
             components=rollout.components,
             stop_reason=rollout.stop_reason,
             model_version=rollout.model_version,
-            logprob_mode=self.export.collection.snapshot.get("policy_model", {}).get("logprob_mode", ""),
+            logprob_mode=policy_model.get("logprob_mode", ""),
             agent=self._agent,
+            provider=policy_model.get("provider", ""),
             task_index=chosen.task.index,
             repeat=rollout.repeat,
             # Imported files have no end times.

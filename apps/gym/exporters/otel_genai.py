@@ -21,8 +21,8 @@ from apps.gym.traces.items import Item, TokenUsage
 SCOPE = "gymweb"
 ROOT = "agent 0"
 VERIFICATION = "verification"
-# The API format of the model calls, which is required; the model may be served by any program.
-PROVIDER = "openai"
+_PROVIDERS = {"anthropic": "anthropic", "azure": "azure.ai.openai", "vllm": "vllm"}
+"""`gen_ai.provider.name` by provider of the policy model. It is required, so others get that of their API: openai."""
 _SAMPLING = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -136,7 +136,7 @@ class _GenaiTrace:
         """Return the attributes of the agent whose last call is `leaf`."""
         return {
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.provider.name": _PROVIDERS.get(self._attempt.provider, "openai"),
             "gen_ai.agent.name": name,
             "gen_ai.conversation.id": self._conversation,
             "session.id": self._conversation,
@@ -206,7 +206,7 @@ class _GenaiTrace:
         stop = call.sampling.get("stop")
         return {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.provider.name": _PROVIDERS.get(self._attempt.provider, "openai"),
             "gen_ai.conversation.id": self._conversation,
             "gen_ai.request.model": call.model,
             "gen_ai.response.model": call.version or call.model,

@@ -64,6 +64,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     logprob_mode: str = ""
     """How the server computed captured logprobs, as in vLLM's --logprobs-mode; empty if unknown."""
     agent: str = ""
+    provider: str = ""
+    """The provider of the policy model, as in its settings; empty if unknown."""
     task_index: int = 0
     repeat: int = 0
     ended: float = 0.0

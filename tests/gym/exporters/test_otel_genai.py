@@ -288,3 +288,12 @@ def test_unusual_numbers_and_texts_are_written():
     assert given["gen_ai.request.seed"] == str(2**70)
     assert given["gen_ai.request.temperature"] == "inf"
     assert "gen_ai.request.top_p" not in given
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"), [("anthropic", "anthropic"), ("azure", "azure.ai.openai"), ("compatible", "openai")]
+)
+def test_spans_name_the_provider_of_the_policy_model(provider, name):
+    spans = spans_of(weather(), provider=provider)
+    named_by = [span.attributes["gen_ai.provider.name"] for span in spans if "gen_ai.provider.name" in span.attributes]
+    assert named_by == [name] * 3
