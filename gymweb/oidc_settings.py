@@ -24,6 +24,7 @@ class OidcSettings:
     groups_claim: str
     roles: dict[str, str]
     session_hours: int
+    key_days: int
 
     @property
     def provider_id(self) -> str:
@@ -62,6 +63,7 @@ def read_oidc(env: Environment) -> OidcSettings:
         groups_claim=env.text("GYMWEB_OIDC_GROUPS_CLAIM", default="groups"),
         roles=_read_roles(env.text("GYMWEB_OIDC_ROLES", default="")),
         session_hours=env.whole("GYMWEB_OIDC_SESSION_HOURS", default=12, least=1, most=14 * 24),
+        key_days=env.whole("GYMWEB_OIDC_KEY_DAYS", default=30, least=0, most=3650),
     )
 
 

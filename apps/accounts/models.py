@@ -1,3 +1,6 @@
+from datetime import timedelta
+
+from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
@@ -63,9 +66,15 @@ class User(AbstractUser):
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> "ApiKeyQuerySet":
-        """Return keys that are neither revoked nor expired."""
-        alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=timezone.now())
-        return self.filter(alive, revoked_at__isnull=True, user__is_active=True)
+        """Return keys that are neither revoked nor expired, and whose owners may still use them."""
+        now = timezone.now()
+        alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=now)
+        usable = self.filter(alive, revoked_at__isnull=True, user__is_active=True)
+        if days := settings.OIDC.key_days:
+            # Only a sign-in shows that the identity provider still lets a user in.
+            absent = User.objects.filter(socialaccount__isnull=False, last_login__lt=now - timedelta(days=days))
+            usable = usable.exclude(user__in=absent)
+        return usable
 
 
 def known_scopes(value: object) -> None:
@@ -103,7 +112,7 @@ class ApiKey(Dated):
 
     @property
     def state(self) -> str:
-        """Return one of KEY_STATES. A usable key is still rejected if its user is deactivated."""
+        """Return one of KEY_STATES. A usable key is still rejected if its user is deactivated or absent."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"

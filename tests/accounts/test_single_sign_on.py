@@ -289,6 +289,19 @@ def test_a_session_of_the_provider_ends_after_its_hours(server, client: Client, 
     assert abs(session.session.expire_date - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
 
 
+@pytest.mark.parametrize(("days", "works"), [(0, True), (30, False), (32, True)])
+def test_api_keys_stop_some_days_after_the_last_sign_in(server, client: Client, settings, days, works):
+    use_provider(settings, server.issuer, key_days=days)
+    server.sign_in(client)
+    user = User.objects.get()
+    _, token = create_api_key(user=user, name="script", scopes=["rollouts:read"])
+    _, other = create_api_key(user=make_user(last_login=user.last_login), name="script", scopes=["rollouts:read"])
+    User.objects.update(last_login=timezone.now() - timedelta(days=31))
+    assert (find_api_key(token) is not None, find_api_key(other) is not None) == (works, True)
+    server.sign_in(client)
+    assert find_api_key(token)
+
+
 def test_requests_are_limited_and_their_sessions_end_soon(server, client: Client, monkeypatch):
     monkeypatch.setattr(sign_in_limits, "PROVIDER_REQUESTS_PER_ADDRESS", 2)
     for _ in range(2):

@@ -44,6 +44,7 @@ def test_accounts_belong_to_one_issuer():
         {"roles": '["admin"]'},
         {"roles": '{"a": ["admin"]}'},
         {"session_hours": "0"},
+        {"key_days": "-1"},
     ],
 )
 def test_invalid_values_are_refused_by_name(values):

@@ -34,7 +34,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         api_key = find_api_key(words[1].decode("latin-1"), address=address) if len(words) == 2 else None
         if api_key is None:
             ADDRESSES.take(network, rate)
-            raise AuthenticationFailed("This API key is unknown, revoked or expired.")
+            raise AuthenticationFailed("This API key is unknown, revoked or expired, or its owner must sign in again.")
         return api_key.user, api_key
 
     def authenticate_header(self, request: Request) -> str:
