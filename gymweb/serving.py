@@ -155,11 +155,23 @@ class Request(WebRequest):
         if message.get("more_body") and self._response_started:
             # Parts of a stream. Daphne would do the same, but looks up the base class in a module that is slow to read.
             if is_open:
-                TwistedRequest.write(self, message.get("body", b""))
+                self._write_part(message.get("body", b""))
             return
         if message["type"] == "http.response.start" and self.producer is None and self.channel is not None:
             self.registerProducer(self, True)
         super().handle_reply(message)
+
+    def _write_part(self, body: bytes) -> None:
+        """Send a part at once. Twisted would first let the event loop watch the socket, which costs more than sending."""
+        transport = self.channel.transport
+        if not body or not (self.startedWriting and self.chunked) or transport.dataBuffer or transport._tempDataLen:
+            TwistedRequest.write(self, body)
+            return
+        framed = b"%x\r\n%b\r\n" % (len(body), body)
+        sent = transport.writeSomeData(framed)
+        if sent != len(framed):
+            # The socket is full, or the connection is lost, which Twisted finds out itself.
+            transport.write(framed[sent:] if isinstance(sent, int) else framed)
 
     def handle_exception(self, exception: BaseException) -> None:
         """Close the connection of a response that failed midway, so that the client notices.
