@@ -162,7 +162,7 @@ class Request(WebRequest):
         super().handle_reply(message)
 
     def _write_part(self, body: bytes) -> None:
-        """Send a part at once. Twisted would first let the event loop watch the socket, which costs more than sending."""
+        """Send a part at once. Twisted would first have the event loop watch the socket, which costs more."""
         transport = self.channel.transport
         if not body or not (self.startedWriting and self.chunked) or transport.dataBuffer or transport._tempDataLen:
             TwistedRequest.write(self, body)

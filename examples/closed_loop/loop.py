@@ -8,6 +8,7 @@ line on standard output is one JSON object. The exit status is 1 if the reward d
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=500, help="to train on")
     parser.add_argument("--held-out", type=int, default=500, help="to measure on")
     parser.add_argument("--repeats", type=int, default=4, help="attempts at each task, on both sides")
+    parser.add_argument("--seats", type=int, default=32, help="attempts at a time; 1 makes runs of a seed equal")
     parser.add_argument("--epochs", type=float, default=2.0)
     parser.add_argument("--rate", type=float, default=5e-4)
     options = parser.parse_args()
@@ -97,7 +99,12 @@ class Loop:
         for seed in seeds:
             with self.serving(weights[seed], f"trained-{seed}"):
                 after[seed] = self.collect(HELD_OUT, seed, f"trained-{seed}")
-        return [compare(seed, before[seed], after[seed]) for seed in seeds]
+        return [compare(seed, before[seed], after[seed]) | self.digest(seed) for seed in seeds]
+
+    def digest(self, seed: int) -> dict[str, str]:
+        """Return digests of the training rows and of the new weights: runs with equal ones differ only afterwards."""
+        files = {"rows": f"demonstrations-{seed}/train.jsonl", "weights": f"trained-{seed}/model.safetensors"}
+        return {name: _digest(self.folder / path) for name, path in files.items()}
 
     def load_tasks(self) -> None:
         """Load training and held-out tasks as two splits of one dataset.
@@ -127,7 +134,7 @@ class Loop:
         said = manage(
             *("collect", "--dataset", DATASET, "--agent", AGENT, "--model", MODEL, "--split", split),
             *("--repeats", self.options.repeats),
-            *("--seed", seed, "--sampling", json.dumps(SAMPLING), "--seats", 32),
+            *("--seed", seed, "--sampling", json.dumps(SAMPLING), "--seats", self.options.seats),
             *("--name", f"Closed loop: {version} on {split}, seed {seed}", "--json"),
         )
         report = _json_in(said)
@@ -250,6 +257,11 @@ def _say(line: str) -> None:
 def _json_in(said: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     return found
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _python_of(name: str) -> Path:
