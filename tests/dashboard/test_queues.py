@@ -437,7 +437,7 @@ def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_
         judge(judged, annotator(username=f"judge-{number}"), choice)
     close_queue(queue=closed, user=None)
     page = pages.get("/queues/")
-    assert [(queue.name, agreed) for queue, _, agreed, _ in page.context["rows"]] == [("Closed", None), ("Judged", 0.0)]
+    assert [(queue.name, agreed) for queue, _, agreed, *_ in page.context["rows"]] == [("Closed", None), ("Judged", 0.0)]
     assert (faults(page.text), ">Agreement<" in page.text) == ([], True)
     for state, name in (("open", "Judged"), ("closed", "Closed")):
         assert [row[0].name for row in pages.get(f"/queues/?state={state}").context["rows"]] == [name]

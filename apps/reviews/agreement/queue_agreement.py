@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import msgspec
-from django.db.models import ExpressionWrapper, F, FloatField, Sum
+from django.db.models import Count, ExpressionWrapper, F, FloatField, Sum
 
 from apps.gym.metrics.agreement import (
     Level,
@@ -19,7 +19,7 @@ from apps.gym.metrics.agreement import (
 from apps.gym.rubric_criteria import score_level
 from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
 from apps.reviews.queues.hidden_items import is_whole
-from apps.reviews.queues.item_states import DISPUTED
+from apps.reviews.queues.item_states import DISPUTED, State, in_state
 
 
 def find_independent_reviews(queue: Queue, *, could_see_results: bool | None = None) -> Any:
@@ -119,6 +119,12 @@ def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
     items = QueueItem.objects.filter(queue__in=list(queues), done__gt=1).values("queue")
     rows = items.annotate(agreed=Sum((1.0 - F("doubt")) * twos), compared=Sum(twos))
     return {row["queue"]: row["agreed"] / row["compared"] for row in rows}
+
+
+def count_disputed(queues: Iterable[Queue]) -> dict[int, int]:
+    """Return the number of disputed items by queue, with one query."""
+    items = in_state(QueueItem.objects.filter(queue__in=list(queues)), State.DISPUTED).order_by()
+    return dict(items.values_list("queue").annotate(number=Count("pk")))
 
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
