@@ -69,7 +69,8 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of items and reviews. `wanted` is the total number of reviews, once all items are done.
 
-    Items with a deleted rollout are not assigned; unfinished ones count only as `lost`.
+    Items with a deleted rollout are not assigned; unfinished ones count only as `lost`. `repeats` is the total number
+    of hidden repeats, which `reviews` and `wanted` leave out.
     """
 
     items: int
@@ -80,6 +81,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     reviews: int
     wanted: int
     lost: int
+    repeats: int
 
     @property
     def share(self) -> float:
@@ -89,19 +91,19 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 def read_progress(queue: Queue) -> Progress:
     """Return the progress of a queue, with one query."""
     rows = QueueItem.objects.filter(queue=queue).annotate(whole=is_whole("pk"))
-    every = list(rows.values_list("done", "doubt", "is_adjudicated", "whole"))
-    items = [
-        (done, doubt, settled) for done, doubt, settled, whole in every if whole or done >= queue.overlap or settled
-    ]
+    every = list(rows.values_list("done", "doubt", "is_adjudicated", "is_repeated", "whole"))
+    items = [each[:4] for each in every if each[4] or each[0] >= queue.overlap or each[2]]
+    wanted = [(done if settled else max(done, queue.overlap), again) for done, _, settled, again in items]
     return Progress(
         items=len(items),
-        finished=sum(done >= queue.overlap or settled for done, _, settled in items),
-        begun=sum(done > 0 for done, _, _ in items),
-        disputed=sum(doubt > 0 and done > 1 and not settled for done, doubt, settled in items),
-        adjudicated=sum(settled for _, _, settled in items),
-        reviews=sum(done for done, _, _ in items),
-        wanted=sum(done if settled else max(done, queue.overlap) for done, _, settled in items),
+        finished=sum(done >= queue.overlap or settled for done, _, settled, _ in items),
+        begun=sum(done > 0 for done, *_ in items),
+        disputed=sum(doubt > 0 and done > 1 and not settled for done, doubt, settled, _ in items),
+        adjudicated=sum(settled for _, _, settled, _ in items),
+        reviews=sum(done for done, *_ in items),
+        wanted=sum(number for number, _ in wanted),
         lost=len(every) - len(items),
+        repeats=sum(number for number, again in wanted if again),
     )
 
 

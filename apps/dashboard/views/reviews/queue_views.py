@@ -13,6 +13,7 @@ from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm, RubricForm
 from apps.dashboard.views.reviews.work_views import queues_for
+from apps.reviews.agreement.answer_counts import read_answers, read_wins
 from apps.reviews.agreement.queue_agreement import (
     count_disputed,
     read_agreed,
@@ -108,11 +109,16 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
         context = {"queue": queue, "progress": progress, "since": since, "is_older": since != str(progress.reviews)}
         return answer(request, "queues/detail.html", context, part="progress")
     leaves_out = request.GET.get("could_see_results") == "false"
-    figures = read_figures(queue, could_see_results=False if leaves_out else None)
+    could_see_results = False if leaves_out else None
+    figures = read_figures(queue, could_see_results=could_see_results)
     context = {
         "queue": queue,
         "figures": figures,
+        "answers": read_answers(queue, could_see_results=could_see_results),
+        "wins": read_wins(queue, could_see_results=could_see_results),
         "leaves_out": leaves_out,
+        "repeated": queue.items.filter(is_repeated=True).count(),
+        "lacks_overlap": queue.overlap == 1 and not any(each.units for each in figures.agreement),
         "progress": figures.progress,
         "since": figures.progress.reviews,
         "disputed": read_disputed(queue),
