@@ -124,6 +124,8 @@ function addSwitches() {
     keys.add({ id: `reading.show-${name}`, keys: `v ${key}`, label: `Show or hide: ${label}`, group, run: flip });
   }
   addMarkdownSwitch(shown, box);
+  const note = document.getElementById("review-could-see");
+  if (note) box.append(note);
   if (box.childElementCount) shown.prepend(box);
 }
 

@@ -190,7 +190,7 @@ function tick() {
   const shown = document.getElementById("review-lease");
   if (shown) {
     const seconds = Math.max(0, Math.round(left / 1000));
-    shown.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+    shown.textContent = `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2, "0")} s`;
     document.getElementById("review-word").textContent = "for";
     shown.parentElement.dataset.low = String(seconds < 60);
   }

@@ -495,7 +495,7 @@ def test_twelve_pairs_of_a_quick_pass_by_keyboard(page: Page, site: Site, queues
     page.keyboard.press("j")
     page.keyboard.press("x")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="No open items")).to_be_visible()
+    expect(page.get_by_role("heading", name="No items left for you")).to_be_visible()
     names = {"A": "a_much", "a": "a", "e": "equal", "x": "both_bad", "b": "b", "B": "b_much"}
     assert [row["choice"] for row in said(site, queue)] == [names[key] for key in "aaebxAaaBbex"]
 

@@ -437,8 +437,13 @@ def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_
         judge(judged, annotator(username=f"judge-{number}"), choice)
     close_queue(queue=closed, user=None)
     page = pages.get("/queues/")
-    assert [(queue.name, agreed) for queue, _, agreed, _ in page.context["rows"]] == [("Closed", None), ("Judged", 0.0)]
+    assert [(queue.name, agreed) for queue, _, agreed, *_ in page.context["rows"]] == [
+        ("Closed", None),
+        ("Judged", 0.0),
+    ]
     assert (faults(page.text), ">Agreement<" in page.text) == ([], True)
+    assert f'href="/queues/{judged.pk}/items/?state=disputed">1 disputed</a>' in page.text
+    assert [(row[0].done, row[0].wanted) for row in page.context["rows"]] == [(0, 1), (2, 2)]
     for state, name in (("open", "Judged"), ("closed", "Closed")):
         assert [row[0].name for row in pages.get(f"/queues/?state={state}").context["rows"]] == [name]
     assert ">Agreement<" not in desk.get("/queues/").text
@@ -446,6 +451,17 @@ def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_
     Queue.objects.filter(pk=closed.pk).update(source={"compared": [1, 2]})
     assert [row[0].name for row in pages.get("/queues/").context["rows"]] == ["Judged"]
     assert [row[0].name for row in pages.get("/queues/?state=compared").context["rows"]] == ["Closed"]
+
+
+def test_the_page_of_a_queue_shows_the_verdicts_and_for_leads_the_repeats(pages: Client, ann):
+    queue = make_queue(pairs=4, repeat_share=0.5)
+    assert 'id="answers-title"' not in pages.get(f"/queues/{queue.pk}/").text
+    judge(queue, ann, "b")
+    page = pages.get(f"/queues/{queue.pk}/").text
+    assert ("B better: <strong>1</strong>" in page, "4 items, 2 repeated" in page) == (True, True)
+    assert ("Between reviewers" in page, "at least 2 reviews per item" in page, faults(page)) == (False, True, [])
+    (row,) = pages.get("/queues/").context["rows"]
+    assert (row[0].done, row[0].wanted) == (1, 6)
 
 
 def test_the_page_of_a_queue_follows_its_progress_by_one_query_and_says_when_its_figures_are_older(

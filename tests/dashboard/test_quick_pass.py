@@ -157,5 +157,6 @@ def test_a_blind_queue_hides_reward_and_model(ann: User):
 
 def test_reading_the_page_reserves_nothing(ann: User):
     queue = make_queue(pairs=1)
-    assert browser(ann).get(address(queue)).context["items"] == []
+    page = browser(ann).get(address(queue))
+    assert (page.context["items"], page.context["mine"]["left"], "1 item left" in page.text) == ([], 1, True)
     assert not Review.objects.exists()

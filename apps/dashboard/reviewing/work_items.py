@@ -94,7 +94,7 @@ def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
 
 
 def count_work(queue: Queue, user: User) -> dict[str, Any]:
-    """Return `count_mine` with the `place` of the open item in the `total`, and the pace.
+    """Return `count_mine` with the `place` of the open item in the `total`, the items `left`, and the pace.
 
     `pace` is the usual time of a review and `time_left` that of the remaining ones, in seconds; None without reviews.
     """
@@ -109,6 +109,7 @@ def count_work(queue: Queue, user: User) -> dict[str, Any]:
         **mine,
         "place": mine["done"] + 1,
         "total": total,
+        "left": left,
         "pace": pace,
         "time_left": pace and pace * left,
     }

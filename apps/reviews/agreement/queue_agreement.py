@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import msgspec
-from django.db.models import ExpressionWrapper, F, FloatField, Sum
+from django.db.models import Count, ExpressionWrapper, F, FloatField, Sum
 
 from apps.gym.metrics.agreement import (
     Level,
@@ -19,7 +19,7 @@ from apps.gym.metrics.agreement import (
 from apps.gym.rubric_criteria import score_level
 from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
 from apps.reviews.queues.hidden_items import is_whole
-from apps.reviews.queues.item_states import DISPUTED
+from apps.reviews.queues.item_states import DISPUTED, State, in_state
 
 
 def find_independent_reviews(queue: Queue, *, could_see_results: bool | None = None) -> Any:
@@ -69,7 +69,8 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of items and reviews. `wanted` is the total number of reviews, once all items are done.
 
-    Items with a deleted rollout are not assigned; unfinished ones count only as `lost`.
+    Items with a deleted rollout are not assigned; unfinished ones count only as `lost`. `repeats` is the total number
+    of hidden repeats, which `reviews` and `wanted` leave out.
     """
 
     items: int
@@ -80,6 +81,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     reviews: int
     wanted: int
     lost: int
+    repeats: int
 
     @property
     def share(self) -> float:
@@ -89,19 +91,19 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 def read_progress(queue: Queue) -> Progress:
     """Return the progress of a queue, with one query."""
     rows = QueueItem.objects.filter(queue=queue).annotate(whole=is_whole("pk"))
-    every = list(rows.values_list("done", "doubt", "is_adjudicated", "whole"))
-    items = [
-        (done, doubt, settled) for done, doubt, settled, whole in every if whole or done >= queue.overlap or settled
-    ]
+    every = list(rows.values_list("done", "doubt", "is_adjudicated", "is_repeated", "whole"))
+    items = [each[:4] for each in every if each[4] or each[0] >= queue.overlap or each[2]]
+    wanted = [(done if settled else max(done, queue.overlap), again) for done, _, settled, again in items]
     return Progress(
         items=len(items),
-        finished=sum(done >= queue.overlap or settled for done, _, settled in items),
-        begun=sum(done > 0 for done, _, _ in items),
-        disputed=sum(doubt > 0 and done > 1 and not settled for done, doubt, settled in items),
-        adjudicated=sum(settled for _, _, settled in items),
-        reviews=sum(done for done, _, _ in items),
-        wanted=sum(done if settled else max(done, queue.overlap) for done, _, settled in items),
+        finished=sum(done >= queue.overlap or settled for done, _, settled, _ in items),
+        begun=sum(done > 0 for done, *_ in items),
+        disputed=sum(doubt > 0 and done > 1 and not settled for done, doubt, settled, _ in items),
+        adjudicated=sum(settled for _, _, settled, _ in items),
+        reviews=sum(done for done, *_ in items),
+        wanted=sum(number for number, _ in wanted),
         lost=len(every) - len(items),
+        repeats=sum(number for number, again in wanted if again),
     )
 
 
@@ -119,6 +121,12 @@ def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
     items = QueueItem.objects.filter(queue__in=list(queues), done__gt=1).values("queue")
     rows = items.annotate(agreed=Sum((1.0 - F("doubt")) * twos), compared=Sum(twos))
     return {row["queue"]: row["agreed"] / row["compared"] for row in rows}
+
+
+def count_disputed(queues: Iterable[Queue]) -> dict[int, int]:
+    """Return the number of disputed items by queue, with one query."""
+    items = in_state(QueueItem.objects.filter(queue__in=list(queues)), State.DISPUTED).order_by()
+    return dict(items.values_list("queue").annotate(number=Count("pk")))
 
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:

@@ -22,11 +22,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate the remaining review time in seconds: missing reviews times the median time per item.
+        """Estimate the remaining review time in seconds: missing reviews and hidden repeats times the median time
+        per item.
 
         None if no review is missing or no time is known.
         """
-        left = self.progress.wanted - self.progress.reviews
+        repeats = max(0, self.progress.repeats - sum(each.repeated for each in self.reviewers))
+        left = self.progress.wanted - self.progress.reviews + repeats
         paces = [(each.seconds, each.submitted) for each in self.reviewers if each.seconds is not None]
         total = sum(number for _, number in paces)
         return left * sum(seconds * number for seconds, number in paces) / total if left > 0 and total else None

@@ -88,6 +88,12 @@ def count_lapsed(user: User, queues: Iterable[Queue]) -> dict[int, int]:
     return dict(lapsed.values_list("queue").annotate(number=Count("pk")))
 
 
+def count_repeated(queue: str) -> Coalesce:
+    """Return a query expression for the number of repeated items, by the column with the id of the queue."""
+    items = QueueItem.objects.filter(queue=OuterRef(queue), is_repeated=True).order_by().values("queue")
+    return Coalesce(Subquery(items.annotate(number=Count("pk")).values("number")), 0)
+
+
 def _lapsed(mine: QuerySet[Review], holding: QuerySet[Review]) -> Counter[int]:
     """Return the user's expired leases that no other reviewer took."""
     taken = holding.filter(item=OuterRef("item")).order_by().values("item").annotate(number=Count("pk"))

@@ -1,7 +1,7 @@
 """Queues and rubrics: list, create, edit, and the page of a queue with its figures."""
 
 from django.contrib import messages
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 
@@ -13,12 +13,18 @@ from apps.dashboard.chrome.row_views import action_view, list_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm, RubricForm
 from apps.dashboard.views.reviews.work_views import queues_for
-from apps.reviews.agreement.queue_agreement import read_agreed, read_disputed, read_progress
+from apps.reviews.agreement.answer_counts import read_answers, read_wins
+from apps.reviews.agreement.queue_agreement import (
+    count_disputed,
+    read_agreed,
+    read_disputed,
+    read_progress,
+)
 from apps.reviews.agreement.queue_figures import read_figures
 from apps.reviews.models import Queue, Review, Rubric
 from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.queues.queue_items import Item, fill_queue
-from apps.reviews.queues.waiting_items import count_lapsed, read_waiting
+from apps.reviews.queues.waiting_items import count_lapsed, count_repeated, read_waiting
 from apps.reviews.reviews.rubric_changes import delete_rubric, is_used, save_rubric
 from apps.rollouts.search.keyset_pages import page_by_id
 
@@ -34,17 +40,21 @@ _STATES = {
 @allow(GET=Permission.READ_QUEUES)
 def queue_list(request: PageRequest) -> HttpResponse:
     submitted = Q(reviews__status=Review.Status.SUBMITTED, reviews__is_adjudication=False)
+    # All numbers include hidden repeats, like the items left: a review that did not count would reveal itself.
     queues = queues_for(request.user).annotate(
-        done=Count("reviews", filter=submitted & Q(reviews__repeat_of__isnull=True), distinct=True),
+        done=Count("reviews", filter=submitted, distinct=True),
         mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
+        wanted=F("overlap") * (F("item_count") + count_repeated("pk")),
     )
     state = request.GET.get("state", "")
     queues = queues.filter(_STATES.get(state, _STATES[""]))
     page = page_by_id(queues, request.GET.get("after", ""))
     waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
-    agreed = read_agreed(page.rows) if user_may(request.user, Permission.READ) else {}
+    may_read = user_may(request.user, Permission.READ)
+    agreed, disputed = (read_agreed(page.rows), count_disputed(page.rows)) if may_read else ({}, {})
     lapsed = count_lapsed(request.user, page.rows)
-    rows = [(queue, waiting.get(queue.pk), agreed.get(queue.pk), lapsed.get(queue.pk)) for queue in page.rows]
+    found = (waiting, agreed, lapsed, disputed)
+    rows = [(queue, *(each.get(queue.pk) for each in found)) for queue in page.rows]
     context = {"page": page, "rows": rows, "state": state, "states": _STATES}
     return answer(request, "queues/list.html", context, part="queues")
 
@@ -99,11 +109,16 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
         context = {"queue": queue, "progress": progress, "since": since, "is_older": since != str(progress.reviews)}
         return answer(request, "queues/detail.html", context, part="progress")
     leaves_out = request.GET.get("could_see_results") == "false"
-    figures = read_figures(queue, could_see_results=False if leaves_out else None)
+    could_see_results = False if leaves_out else None
+    figures = read_figures(queue, could_see_results=could_see_results)
     context = {
         "queue": queue,
         "figures": figures,
+        "answers": read_answers(queue, could_see_results=could_see_results),
+        "wins": read_wins(queue, could_see_results=could_see_results),
         "leaves_out": leaves_out,
+        "repeated": queue.items.filter(is_repeated=True).count(),
+        "lacks_overlap": queue.overlap == 1 and not any(each.units for each in figures.agreement),
         "progress": figures.progress,
         "since": figures.progress.reviews,
         "disputed": read_disputed(queue),
