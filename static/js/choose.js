@@ -1,11 +1,21 @@
-// Selected rows of a form: shows their number, and enables submitting if it is within the limits. Without this script
-// the server checks the number.
+// Selected rows of a form: shows their number, and enables submitting if it is within the limits. A box can select all
+// rows. Without this script the server checks the number.
 
 import * as keys from "./keys.js";
 
+// Only forms that open another page have the key: it must not change rows.
+const COMPARED = "form[data-choose][method=get]";
+const boxes = (form) => [...form.querySelectorAll("input[type=checkbox]:not([data-mark-all])")];
+
 function count(form) {
   const [fewest, most] = form.dataset.choose.split(" ").map(Number);
-  const chosen = form.querySelectorAll("input[type=checkbox]:checked").length;
+  const chosen = boxes(form).filter((box) => box.checked).length;
+  const all = form.querySelector("[data-mark-all]");
+  if (all) {
+    all.hidden = false;
+    all.checked = chosen === boxes(form).length;
+    all.indeterminate = chosen > 0 && !all.checked;
+  }
   const note = form.querySelector("[data-chosen]");
   const button = form.querySelector("button[type=submit]");
   if (!note || !button) return;
@@ -24,7 +34,9 @@ function countAll() {
 
 document.addEventListener("change", (event) => {
   const form = event.target.closest("[data-choose]");
-  if (form) count(form);
+  if (!form) return;
+  if (event.target.matches("[data-mark-all]")) for (const box of boxes(form)) box.checked = event.target.checked;
+  count(form);
 });
 document.addEventListener("submit", (event) => {
   const button = event.target.matches("[data-choose]") && event.target.querySelector("button[aria-disabled=true]");
@@ -39,6 +51,6 @@ keys.add({
   keys: "c",
   label: "Compare selected",
   group: "Comparing",
-  run: () => document.querySelector("[data-choose]").requestSubmit(),
-  when: () => document.querySelector("[data-choose] button[type=submit][aria-disabled=false]") !== null,
+  run: () => document.querySelector(COMPARED).requestSubmit(),
+  when: () => document.querySelector(`${COMPARED} button[type=submit][aria-disabled=false]`) !== null,
 });

@@ -128,8 +128,10 @@ def test_without_scripts_a_plan_is_counted_and_then_started():
         "max_attempts",
         "max_seconds",
     }
-    page = client.get(counted["Location"]).text
+    opened = client.get(counted["Location"])
+    page = opened.text
     assert "<strong>6 rollouts</strong>" in page
+    assert "Sampling" not in opened.context["form"].other_summary
     shown = {each.attributes["name"]: each.text.strip() for each in read(page).all("textarea")}
     assert client.post(address, {**fields, **shown}).status_code == 302
     assert Collection.objects.get().sampling == {}
@@ -473,6 +475,9 @@ def test_a_clone_opens_the_form_as_the_earlier_plan_was():
         "rollout_timeout": "20 min",
         "max_seconds": "2 d",
     }
+    form = client.get(address, {"clone": collection.pk}).context["form"]
+    assert form.other_summary == 'Seed 7 · Sampling { "temperature": 0.5 }'
+    assert "Priority 1" in form.limits_summary
     texts = {each.attributes["name"]: each.text.strip() for each in page.all("textarea")}
     assert (texts["user_template"], texts["sampling"]) == ("Again: {prompt}", '{\n  "temperature": 0.5\n}')
     rest = client.get(address, {"rest": collection.pk}).text
@@ -493,6 +498,8 @@ def test_the_form_plans_an_older_version_and_a_clone_shows_it():
     shown = client.get(address, {"clone": collection.pk}).text
     assert 'name="version" value="1"' in shown
     assert f"tasks of {collection.version} ×" in shown
+    offered = [each for each in read(shown).all("option") if each.text.startswith("v")]
+    assert [each.attributes["value"] for each in offered] == ["2", "1"]
     refused = client.post(address, {**fields, "version": "7"})
     assert (refused.status_code, "has no version 7" in refused.text, "2, 1" in refused.text) == (422, True, True)
 

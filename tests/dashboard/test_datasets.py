@@ -5,6 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.gym.traces.items import dump_json
+from apps.rollouts.models import Collection
 from apps.rollouts.search.keyset_pages import PAGE_ROWS
 from apps.tasks.dataset_deletion import delete_next
 from apps.tasks.models import Dataset, DatasetVersion, Task
@@ -104,6 +105,7 @@ def test_a_task_shows_prompt_verifier_fields_tools_and_rollouts(pages: Client):
     rollout = make_rollout(collection, reward=0.25)
     page = pages.get(f"/tasks/{rollout.task_id}/")
     assert "How &lt;b&gt;tall&lt;/b&gt;?" in page.text
+    assert page.context["expected"] == "330 m"
     assert page.context["verifier_fields"] == {"expected_answer": "330 m"}
     assert page.context["row_settings"] == {"temperature": 0.5}
     assert "look_up" in page.text
@@ -175,6 +177,28 @@ def test_tasks_are_filtered_by_split_tag_and_retirement(pages: Client):
     assert [shown("split=test"), shown("tag=a%20b"), shown("retired=1"), shown("split=none"), shown("")] == [
         [0], [0], [1], [], [0, 1, 2],
     ]  # fmt: skip
+
+
+def test_tasks_are_filtered_by_whether_their_rollouts_solved_them(pages: Client):
+    collection = make_collection()
+    dataset = collection.dataset
+    never, sometimes, always = dataset.tasks.order_by("index")
+    for task, rewards in ((never, [0.0, 0.5]), (sometimes, [0.0, 1.0]), (always, [1.0])):
+        for reward in rewards:
+            make_rollout(collection, task=task, reward=reward)
+    deleted = make_collection(dataset=dataset)
+    make_rollout(deleted, task=always, reward=0.0)
+    Collection.objects.filter(pk=deleted.pk).update(is_being_deleted=True)
+
+    def shown(solved: str) -> list[int]:
+        rows = pages.get(f"/datasets/{dataset.slug}/?solved={solved}").context["page"].rows
+        return [task.index for task in rows]
+
+    assert [shown("never"), shown("sometimes"), shown("always"), shown("x")] == [[0], [1], [2], [0, 1, 2]]
+    page = pages.get(f"/datasets/{dataset.slug}/")
+    assert [task.mean_reward for task in page.context["page"].rows] == [0.25, 0.5, 1.0]
+    assert list(page.context["collections"]) == [collection]
+    assert f'href="/collections/?dataset={dataset.slug}"' in page.text
 
 
 def test_chosen_tasks_are_marked_and_the_filters_stay(pages: Client):

@@ -3,10 +3,11 @@ from django.urls import reverse
 
 from apps.dashboard.tables import task_rollouts
 from apps.gym.traces.events import Verification
+from apps.reviews.reviews.reward_overrides import override_reward
 from apps.tasks.models import Task
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
-from tests.factories import make_collection, make_dataset, make_rollout
+from tests.factories import make_collection, make_dataset, make_rollout, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +35,10 @@ def test_all_rollouts_of_a_task_are_tiles_by_collection_that_can_be_marked():
         ("Newer", 0, 0.25),
         ("Older", 1, 1.0),
     ]
+    override_reward(rollout=second, reward=0.5, reason="Half of it.", author=make_user())
+    page = signed_in().get(page_of(task))
     text = squeezed(page.text)
+    assert "reward set to 0.5" in text
     assert "answered · 3 turns · 120 tok" in text
     assert "1 of 1 solved · mean 1" in text
     assert f'action="{reverse("dashboard:rollout_compare")}"' in text

@@ -114,6 +114,8 @@ def test_collections_show_progress_reward_and_failures_by_cause(pages: Client):
     assert [each.collection.name for each in page.context["active"]] == ["Going"]
     assert [each.collection.name for each in page.context["latest"]] == ["Done"]
     assert [(each.error_kind, each.count) for each in page.context["failures"]] == [("timed_out", 2)]
+    listed = pages.get("/rollouts/", {"q": page.context["failures"][0].filter})
+    assert len(listed.context["page"].rows) == 2
     assert 'aria-label="2 completed, 2 failed, 0 cancelled, 0 running, 4 queued"' in page.text
     assert "0.75" in page.text
     assert "scripted, no LLM" in page.text

@@ -19,9 +19,15 @@ from apps.rollouts.plans.plan_spec import LIMITS, SELECTED, Limits, Plan, TaskSe
 from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
 
-_BASICS = ("dataset", "version", "policy_model", "agent", "repeats", "limit")
+_SHOWN_VERSIONS = 100
+_BASICS = ("name", "dataset", "version", "policy_model", "agent", "repeats", "limit")
 _CHOICE = [name for name in SELECTED if name not in _BASICS]
 _REST = [name for name in spec_fields(Plan) if name not in {*_BASICS, *_CHOICE, *LIMITS, "prompt_template"}]
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Return True for values that a summary leaves out: no limit, or a priority or seed of 0."""
+    return value in (None, "", "{}") or (name in {"priority", "seed"} and str(value) == "0")
 
 
 @spec_form(Limits)
@@ -39,8 +45,8 @@ class LimitsForm(forms.Form):
     @property
     def limits_summary(self) -> str:
         """Return the labels of the limits that are set."""
-        values = [(each.label, each.value()) for each in self.limit_fields if each.name != "priority"]
-        return " · ".join(f"{label} {value}" for label, value in values if value not in (None, ""))
+        values = [(each, each.value()) for each in self.limit_fields]
+        return " · ".join(f"{each.label} {value}" for each, value in values if not _is_default(each.name, value))
 
     @classmethod
     def of(cls, collection: Collection) -> "LimitsForm":
@@ -100,6 +106,7 @@ class CollectionForm(PlanForm):
         super().__init__(*args, **kwargs)
         ready = Dataset.objects.filter(versions__state=DatasetVersion.State.READY).distinct()
         self.fields["dataset"].queryset = ready  # type: ignore[attr-defined]
+        self.fields["version"].widget.attrs["list"] = "versions"
 
     @property
     def order(self) -> Plan:
@@ -135,6 +142,19 @@ class CollectionForm(PlanForm):
     @property
     def other_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in _REST]
+
+    @property
+    def other_summary(self) -> str:
+        """Return the seed and the sampling settings that are set, on one line."""
+        values = [(each, " ".join(str(each.field.prepare_value(each.value())).split())) for each in self.other_fields]
+        return " · ".join(f"{each.label} {value}" for each, value in values if not _is_default(each.name, value))
+
+    @property
+    def versions(self) -> list[DatasetVersion]:
+        """Return the newest versions of the chosen dataset that can be used."""
+        dataset = self._understood("dataset")
+        ready = dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics") if dataset else ()
+        return list(ready[:_SHOWN_VERSIONS])
 
     @property
     def choice_errors(self) -> bool:

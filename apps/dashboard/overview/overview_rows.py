@@ -1,7 +1,7 @@
 """Rows of the overview: running collections with phases, and the latest results with the previous ones."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +54,12 @@ class Failure:
     error_kind: str
     count: int
     meaning: str
-    collections: int
+    collections: list[int]
+
+    @property
+    def filter(self) -> str:
+        """Return the filter of exactly these rollouts."""
+        return f"error:{self.error_kind} collection:{','.join(map(str, self.collections))}"
 
 
 def _half(interval: Interval | None) -> float:
@@ -110,8 +115,14 @@ def read_failures(collections: Sequence[Collection]) -> list[Failure]:
     touched = [collection.pk for collection in collections if collection.failed]
     counted = (
         Rollout.objects.filter(collection__in=touched or [0], status=Rollout.Status.FAILED)
-        .values_list("error_kind")
-        .annotate(count=Count("pk"), collections=Count("collection", distinct=True))
-        .order_by("-count", "error_kind")
+        .order_by()
+        .values_list("error_kind", "collection")
+        .annotate(count=Count("pk"))
     )
-    return [Failure(kind, count, CAUSES.get(kind, ""), places) for kind, count, places in counted]
+    found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for kind, collection, count in counted:
+        found[kind][collection] = count
+    failures = [
+        Failure(kind, sum(counts.values()), CAUSES.get(kind, ""), sorted(counts)) for kind, counts in found.items()
+    ]
+    return sorted(failures, key=lambda failure: (-failure.count, failure.error_kind))

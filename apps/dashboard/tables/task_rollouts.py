@@ -1,17 +1,17 @@
-"""All rollouts of one task by collection, newest first, with the spread of their rewards."""
+"""Rollouts of tasks: all of one task by collection, and the results of each task of a list."""
 
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, F
+from django.db.models import Avg, Count, Exists, F, OuterRef, Q
 
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
 from apps.dashboard.tables.rollouts.row_texts import add_texts
 from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.rollouts.models import Collection, Rollout
-from apps.tasks.models import Task
+from apps.tasks.models import Task, TaskQuerySet
 
 SHOWN = 1_000
 OUTCOMES = {
@@ -20,6 +20,8 @@ OUTCOMES = {
     "unsolved": "no reward above zero",
     "unfinished": "failed, cancelled or not finished",
 }
+SOLVED = {"never": "never solved", "sometimes": "sometimes solved", "always": "always solved"}
+"""Filters of tasks by their rollouts with a reward, in all collections."""
 _REWARDS: dict[str, dict[str, Any]] = {
     "solved": {"reward__gte": F("collection__solve_threshold")},
     "partly": {"reward__gt": 0, "reward__lt": F("collection__solve_threshold")},
@@ -75,7 +77,7 @@ def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
     chosen = (mine.filter(collection=collection) if collection else mine).filter(**_REWARDS.get(outcome, {}))
     shown = list(chosen.select_related("collection__policy_model").order_by("-collection_id", "repeat")[: SHOWN + 1])
     hidden = chosen.count() - SHOWN if len(shown) > SHOWN else 0
-    add_texts(shown, {"why"})
+    add_texts(shown, {"why", "review"})
     groups = [Group(key, list(each)) for key, each in groupby(shown[:SHOWN], key=lambda row: row.collection)]
     attempted = mine.order_by().values("collection").annotate(rollouts=Count("pk")).values("collection")
     rewards = [reward for group in groups for reward in group.rewards]
@@ -86,6 +88,29 @@ def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
         histogram=_histogram(rewards),
         rewarded=len(rewards),
     )
+
+
+def filter_by_solved(tasks: TaskQuerySet, choice: str) -> TaskQuerySet:
+    """Return the tasks that fit a choice of SOLVED. Tasks without rewards fit none."""
+    attempts = Rollout.objects.filter(task=OuterRef("pk"), collection__is_being_deleted=False)
+    solved = Q(Exists(attempts.filter(**_REWARDS["solved"])))
+    missed = Q(Exists(attempts.filter(reward__lt=F("collection__solve_threshold"))))
+    conditions = {"never": missed & ~solved, "sometimes": solved & missed, "always": solved & ~missed}
+    return tasks.filter(conditions.get(choice, Q()))
+
+
+def add_rewards(tasks: list[Task]) -> None:
+    """Add `rollout_count` and `mean_reward` of all collections to each task, with one query."""
+    measured = {
+        row["task"]: row
+        for row in Rollout.objects.filter(task__in=tasks, collection__is_being_deleted=False)
+        .values("task")
+        .annotate(count=Count("pk"), mean=Avg("reward"))
+        .order_by()
+    }
+    for task in tasks:
+        row = measured.get(task.pk, {"count": 0, "mean": None})
+        task.rollout_count, task.mean_reward = row["count"], row["mean"]  # type: ignore[attr-defined]
 
 
 def _reward(rollout: Rollout) -> float:

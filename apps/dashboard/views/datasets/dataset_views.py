@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Avg, Count, OuterRef, Q, Subquery
+from django.db.models import Count, OuterRef, Q, Subquery
 from django.db.models.query import QuerySet
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
@@ -14,8 +14,8 @@ from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.tables.list_tables import Column, DatasetListForm, list_rows
+from apps.dashboard.tables.task_rollouts import SOLVED, add_rewards, filter_by_solved
 from apps.gym.storable import clean_line
-from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.dataset_changes import create_dataset, rename_dataset
 from apps.tasks.dataset_deletion import queue_deletion
@@ -92,7 +92,9 @@ def _version(request: PageRequest, dataset: Dataset) -> DatasetVersion | None:
 def _found(request: PageRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dict[str, str]]:
     """Return the tasks that match the filters in the URL, and the filters."""
     # PostgreSQL rejects NUL bytes in queries.
-    given = {name: clean_line(request.GET.get(name, ""), 200).strip() for name in ("q", "split", "tag", "retired")}
+    given = {
+        name: clean_line(request.GET.get(name, ""), 200).strip() for name in ("q", "split", "tag", "solved", "retired")
+    }
     if words := given["q"]:
         tasks = tasks.filter(Q(prompt_excerpt__icontains=words) | Q(external_id__icontains=words))
     if given["split"]:
@@ -101,21 +103,7 @@ def _found(request: PageRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dic
         tasks = tasks.tagged(given["tag"])
     if given["retired"]:
         tasks = tasks.filter(is_retired=True)
-    return tasks, given
-
-
-def add_rewards(tasks: list[Task]) -> None:
-    """Add `rollout_count` and `mean_reward` to each task, with one query."""
-    measured = {
-        row["task"]: row
-        for row in Rollout.objects.filter(task__in=tasks)
-        .values("task")
-        .annotate(count=Count("pk"), mean=Avg("reward"))
-        .order_by()
-    }
-    for task in tasks:
-        row = measured.get(task.pk, {"count": 0, "mean": None})
-        task.rollout_count, task.mean_reward = row["count"], row["mean"]  # type: ignore[attr-defined]
+    return filter_by_solved(tasks, given["solved"]), given
 
 
 @allow(GET=Permission.READ)
@@ -135,12 +123,13 @@ def dataset_detail(request: PageRequest, slug: str) -> HttpResponse:
         "page": page,
         "filters": filters,
         "is_filtered": any(filters.values()),
+        "solved": SOLVED.items(),
         "metrics": (version.metrics or {}) if version else {},
         "gold": read_check(version) if version else None,
         "mark_form": MarkForm(),
         "deletion": dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING]).first(),
         "uploads": dataset.uploads.select_related("version", "created_by")[:_SHOWN_UPLOADS],
-        "collections": dataset.collections.all()[:_SHOWN_UPLOADS],
+        "collections": dataset.collections.listed().select_related("policy_model")[:_SHOWN_UPLOADS],
     }
     return answer(request, "datasets/detail.html", context, part="tasks")
 

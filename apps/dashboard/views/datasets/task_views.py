@@ -7,6 +7,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.tables.task_rollouts import OUTCOMES, read_groups
+from apps.gym.tasks.expected_answers import find_expected
 from apps.gym.traces.items import input_items
 from apps.tasks.models import Task
 
@@ -23,6 +24,7 @@ def task_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "task": task,
         "items": input_items(row),
+        "expected": find_expected(row),
         "tools": params.get("tools") or [],
         "row_settings": {name: value for name, value in params.items() if name not in {"input", "tools"}},
         "verifier_fields": {name: value for name, value in row.items() if name != "responses_create_params"},
