@@ -402,7 +402,7 @@ def test_viewers_change_nothing_and_annotators_only_review():
         "POST /rollouts/selected/compare/",
     }
     # Its tools that change something are only for those who may (tests/mcp_server/test_permissions.py).
-    tools = {"POST /mcp"}
+    tools = {"POST /mcp", "POST /mcp/"}
     assert what_it_may_change(Role.VIEWER) == personal | views | tools
     assert what_it_may_change(Role.ANNOTATOR) == personal | REVIEWED
 
