@@ -25,10 +25,13 @@ RECORD = """() => {
     window.states = [];
     const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? null;
     const number = (found) => (found === null || found === "–" ? null : Number(found.replaceAll(",", "")));
+    const isSettled = () => document.getElementById("collection-progress").dataset.settled === "true";
     const stat = (part, name) => {
         const term = [...document.querySelectorAll(`#collection-${part} dt`)].find((each) => each.textContent === name);
         return term ? number(term.nextElementSibling.firstChild.textContent.trim()) : null;
     };
+    // Once the collection is settled, only the results have these numbers.
+    const both = (name, result) => [stat("progress", name) ?? (isSettled() ? result : null), result];
     const phase = (name) => {
         const line = [...document.querySelectorAll("#collection-progress .legend li")]
             .find((each) => each.textContent.startsWith(name));
@@ -46,8 +49,8 @@ RECORD = """() => {
         });
         const state = {
             as_of: [...document.querySelectorAll("time[data-as-of]")].map((each) => each.dateTime),
-            means: [stat("progress", "Mean reward"), stat("results", "Mean reward")],
-            rewarded: [stat("progress", "With reward"), parseInt(text("#collection-results .section-head p"))],
+            means: both("Mean reward", stat("results", "Mean reward")),
+            rewarded: both("With reward", parseInt(text("#collection-results .section-head p"))),
             completed: [phase("completed"), status("completed")],
             running: [phase("running"), status("running")],
             queued: [phase("queued"), status("queued")],

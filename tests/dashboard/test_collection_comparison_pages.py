@@ -7,6 +7,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import Role
+from apps.dashboard.overview.comparison_verdict import describe_difference
+from apps.gym.metrics.paired_comparison import Interval
+from apps.rollouts.metrics.paired_labels import LabelContrast, PairedMean
 from apps.rollouts.models import Collection
 from tests.dashboard.markup import read
 from tests.dashboard.pages import signed_in, squeezed
@@ -51,7 +54,7 @@ def test_the_verdict_comes_first_then_figures_and_settings():
     assert '<code class="value">0.2</code></td><td><code class="value">0.9</code>' in page
     for part in [
         "10 tasks with rewards in both",
-        f"solve rate of #{b.pk} Try 1 is 80.0 percentage points lower than that of #{a.pk} Try 0",
+        f"solve rate of #{b.pk} is 80.0 percentage points lower than that of #{a.pk}",
         "interval −125.2 to −34.8",
         "<dt>McNemar p</dt><dd>0.021</dd>",
         "▼ −0.800",
@@ -63,6 +66,16 @@ def test_an_insignificant_difference_is_reported_as_none():
     a, b = contrasted((1.0, 0.0), (0.0, 1.0), *[(1.0, 1.0)] * 3)
     page = signed_in().get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
     assert "No significant difference" in page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"), [(-0.0004, 0.207, "(95 % interval −0.04 to 20.7)"), (-0.1, 0.0, "−10.0 to 0.00)")]
+)
+def test_an_end_of_the_interval_that_rounds_to_zero_has_another_digit(low, high, shown):
+    a, b = contrasted((1.0, 0.0), (0.5, 0.5))
+    mean = PairedMean(6, 0.4, 0.5, Interval(0.1, low, high))
+    verdict = describe_difference(a, b, LabelContrast("", reward=mean, pass_at_k=mean))
+    assert (verdict.tone, shown in verdict.sentence) == ("same", True)
 
 
 def test_the_verdict_names_the_agents_if_only_they_differ():
@@ -120,6 +133,15 @@ def test_tasks_are_listed_by_what_became_of_them(which, tasks):
     reply = signed_in().get(reverse(CHANGES), {"a": a.pk, "b": b.pk, "which": which})
     ids = list(a.version.tasks.order_by("index").values_list("pk", flat=True))
     assert [change.task for change, _ in reply.context["changes"]] == [ids[index] for index in tasks]
+    assert {name: count for name, _, count in reply.context["tabs"]}[which] == len(tasks)
+    assert reply.context["sequence"].count("-") == len(tasks)
+
+
+def test_the_lists_of_large_collections_have_no_counts(monkeypatch):
+    monkeypatch.setattr("apps.dashboard.views.collections.comparison_views.AT_ONCE", 0)
+    a, b = contrasted((1.0, 0.0))
+    reply = signed_in().get(reverse(CHANGES), {"a": a.pk, "b": b.pk})
+    assert {count for _, _, count in reply.context["tabs"]} == {None}
 
 
 def test_a_list_of_tasks_is_paged_and_comes_as_a_file(monkeypatch):

@@ -224,6 +224,16 @@ def test_a_collection_of_failures_is_not_done_well_and_says_why():
     assert "all failed" in signed_in().get("/collections/").text
 
 
+def test_low_rewards_are_counted_and_a_finished_collection_shows_its_mean_once():
+    collection = make_collection(
+        state="completed", total=3, completed=3, rewarded=3, reward_sum=1.5, finished_at=timezone.now()
+    )
+    for reward in (1.0, 0.5, 0.0):
+        make_rollout(collection, reward=reward)
+    reply = signed_in().get(detail(collection))
+    assert (reply.context["results"]["low"], reply.text.count("<dt>Mean reward</dt>")) == (2, 1)
+
+
 def test_the_page_of_an_empty_collection_reads():
     page = signed_in().get(detail(make_collection(state="planning"))).text
     assert "No rewards yet." in page

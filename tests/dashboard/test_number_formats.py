@@ -1,6 +1,6 @@
 import pytest
 
-from apps.dashboard.templatetags.gymweb_format import reward_chip, size, usd
+from apps.dashboard.templatetags.gymweb_format import fixed, reward_chip, size, usd
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,13 @@ from apps.dashboard.templatetags.gymweb_format import reward_chip, size, usd
 )
 def test_an_amount_of_usd_has_two_digits_that_say_something_and_no_exponent(amount, shown):
     assert usd(amount) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "–"), (-0.0004, "0.000"), (-0.25, "−0.250"), (1234.5, "1,234.500")]
+)
+def test_a_fixed_number_has_a_minus_sign_and_no_negative_zero(value, shown):
+    assert fixed(value) == shown
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_the_page_of_a_suite_shows_the_figures_of_each_dataset_and_their_mean(pa
         for task in tasks:
             make_rollout(collection, task=task, reward=reward, trace=[])
     reply = pages.get("/suites/letters/")
-    [(row, _)] = reply.context["rows"]
+    [(row, _, _)] = reply.context["rows"]
     assert ([cell.value for cell in row.cells], row.mean) == ([1.0, 0.5], 0.75)
     assert "0.750" in reply.text
     assert "/matrix/?suite=letters" in reply.text

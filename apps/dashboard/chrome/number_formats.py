@@ -43,8 +43,8 @@ def number(value: float | str | None, digits: int = 2) -> str:
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
-    """Format with a fixed number of decimals, for columns; a dash for None."""
-    return "–" if value is None else f"{float(value):,.{digits}f}"
+    """Format with a fixed number of decimals, for columns; a dash for None. `z` turns a negative zero into 0."""
+    return "–" if value is None else f"{float(value):z,.{digits}f}".replace("-", "−")
 
 
 def delta(value: float | None, digits: int = 3) -> str:

@@ -109,7 +109,7 @@ class Progress:
         rate = self.per_second
         if rate is None:
             return "–"
-        return f"{rate:,.1f} /s" if rate >= 1 else f"{60 * rate:,.1f} /min"
+        return f"{rate:,.1f} rollouts/s" if rate >= 1 else f"{60 * rate:,.1f} rollouts/min"
 
     @property
     def is_settled(self) -> bool:

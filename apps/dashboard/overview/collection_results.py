@@ -10,7 +10,7 @@ from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.overview.error_causes import say_why
 from apps.dashboard.overview.server_metric_rows import read_server_metrics
-from apps.rollouts.metrics.cached_figures import CachedFigures
+from apps.rollouts.metrics.cached_figures import CachedFigures, is_measured_on_request
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.figure_names import CURVES, FIRST_K
 from apps.rollouts.metrics.page_figures import PageFigures
@@ -22,6 +22,7 @@ def read_results(collection: Collection, kept: CachedFigures[PageFigures]) -> di
 
     Uses lists of pairs instead of dicts, because a template would take a key named `items` for the method.
     `majority_at_most` is majority@k for the largest k.
+    `low` counts rewards below the solve threshold; None for a collection that a worker measures.
     best-of-k is left out if it equals pass@k, as for rewards of 0 and 1, and majority@k without any answer.
     """
     if kept.figures is None:
@@ -43,6 +44,7 @@ def read_results(collection: Collection, kept: CachedFigures[PageFigures]) -> di
         "majority_at_most": max(majority.items(), default=None),
         "groups": draw_shares([(name, metrics.groups.get(name, 0), tone) for name, tone in _BUCKETS]),
         "stop_reasons": _by_count(metrics.stop_reasons),
+        "low": _count_low(collection) if is_measured_on_request(collection) else None,
         "errors": say_why(collection, metrics.errors),
         "components": list(zip(figures, bars, strict=True)),
         "histogram": draw_histogram(metrics.histogram),
@@ -73,6 +75,10 @@ def _latency(metrics: CollectionMetrics) -> list[Part]:
     phases = [(name, metrics.latency[name], f"tone-{place}") for place, name in enumerate(metrics.latency, start=1)]
     rest = max(0.0, metrics.mean_duration - sum(seconds for _, seconds, _ in phases))
     return draw_shares([*phases, ("other", rest, "muted")])
+
+
+def _count_low(collection: Collection) -> int:
+    return collection.rollouts.rewarded().filter(reward__lt=collection.solve_threshold).count()
 
 
 def _by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

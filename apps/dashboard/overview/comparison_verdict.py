@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from apps.dashboard.chrome.number_formats import fixed
 from apps.gym.metrics.paired_comparison import Interval
 from apps.rollouts.metrics.paired_labels import LabelContrast
 from apps.rollouts.models import Collection
@@ -32,10 +33,10 @@ def describe_difference(a: Collection, b: Collection, overall: LabelContrast) ->
         )
     interval = passed.interval if counts_solved and passed.interval else reward.interval
     told = _solves(interval, one, other) if counts_solved else _is_higher(interval, one, other)
-    told += ", 95 % interval " + _range(interval, points=counts_solved)
+    told += f" (95 % interval {_range(interval, points=counts_solved)})."
     if interval.low > 0 or interval.high < 0:
-        return ComparisonVerdict("better" if interval.low > 0 else "worse", f"{told}.")
-    return ComparisonVerdict("same", f"No significant difference: {told}.")
+        return ComparisonVerdict("better" if interval.low > 0 else "worse", told)
+    return ComparisonVerdict("same", f"No significant difference. {told}")
 
 
 def _solves(interval: Interval, one: str, other: str) -> str:
@@ -50,16 +51,20 @@ def _is_higher(interval: Interval, one: str, other: str) -> str:
 
 def _range(interval: Interval, *, points: bool) -> str:
     scale, digits = (100, 1) if points else (1, 3)
-    ends = (f"{end * scale:.{digits}f}".replace("-", "−") for end in (interval.low, interval.high))
-    return " to ".join(ends)
+    return " to ".join(_end(end * scale, digits) for end in (interval.low, interval.high))
+
+
+def _end(value: float, digits: int) -> str:
+    """Format an end of an interval. One more digit shows on which side of 0 an end is that rounds to 0."""
+    return fixed(value, digits if abs(value) >= 0.5 * 10**-digits else digits + 1)
 
 
 def _names(a: Collection, b: Collection) -> tuple[str, str]:
-    """Return the names of what differs: the agents or the models if only these do, else the collections."""
+    """Return the names of what differs: the agents or models if only these do, else the collections, as `#4`."""
     pairs = [(a.agent, b.agent), (a.policy_model, b.policy_model), (a.version, b.version)]
     different = [pair for pair in pairs if pair[0].pk != pair[1].pk]
     if len(different) == 1:
         one, other = (str(getattr(each, "name", each)) for each in different[0])
         if one != other:
             return one, other
-    return a.label, b.label
+    return f"#{a.pk}", f"#{b.pk}"

@@ -12,7 +12,8 @@ from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_context import count_by_worker
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
-from apps.rollouts.models import Worker
+from apps.rollouts.metrics.fleet_gauges import read_queues
+from apps.rollouts.models import Collection, Worker
 from apps.rollouts.steering.controls import drain_worker
 
 SHOWN_ENDED = 20
@@ -51,6 +52,7 @@ def worker_list(request: PageRequest) -> HttpResponse:
             "seats": sum(row.worker.seats for row in live),
             "busy": sum(row.busy for row in live),
             "rate": sum(row.worker.rate or 0.0 for row in live),
+            "queued": sum(queue.queued for queue in read_queues() if queue.state != Collection.State.PAUSED),
             "backlog": sum(row.worker.backlog for row in live),
             "lease_seconds": settings.WORKER_LEASE_SECONDS,
         },

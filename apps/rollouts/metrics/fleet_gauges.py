@@ -48,7 +48,7 @@ def read_fleet() -> Fleet:
     sums = Collection.objects.aggregate(*(Sum(name, default=0) for name in (*ENDS, "retried", "cost")))
     shown = Q(state__in=LIVE) | Q(heartbeat_at__gte=now - KEPT)
     return Fleet(
-        queues=_read_queues(),
+        queues=read_queues(),
         oldest_queued=_oldest_queued(now),
         ended={name: sums[f"{name}__sum"] for name in ENDS},
         retried=sums["retried__sum"],
@@ -71,7 +71,7 @@ def count_unfinished(group: str) -> int:
     return sum(min(number for number in row if number is not None) for row in rows)
 
 
-def _read_queues() -> list[Queue]:
+def read_queues() -> list[Queue]:
     """Return the queues.
 
     Queued rollouts are computed from counters, because counting them is slow; running ones are few. Both are read one

@@ -26,6 +26,7 @@ _LISTED = """
     FROM pairs JOIN tasks_task t ON t.id = other_task
     WHERE {chosen} {after} ORDER BY difference {order}, one_task LIMIT %s
 """
+_COUNTED = "SELECT {counts} FROM pairs"
 _AFTER = {
     "ASC": "AND (difference > %s OR (difference = %s AND one_task > %s))",
     "DESC": "AND (difference < %s OR (difference = %s AND one_task > %s))",
@@ -74,6 +75,14 @@ def list_changes(
         )
         for task, other_task, mean, other_mean, difference, excerpt in read_pairs(query, [*given, *place, limit])
     ]
+
+
+def count_changes(one: Collection, other: Collection) -> dict[Which, int]:
+    """Return the number of tasks in each list."""
+    pairs, given = pair_tasks(one, other)
+    counts = ", ".join(f"COUNT(CASE WHEN {_CHOSEN[which][0]} THEN 1 END)" for which in WHICH)
+    [found] = read_pairs(pairs + _COUNTED.format(counts=counts), given)
+    return dict(zip(WHICH, found, strict=True))
 
 
 def find_extreme_rollouts(

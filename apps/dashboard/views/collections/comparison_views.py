@@ -22,13 +22,15 @@ from apps.rollouts.metrics.collection_comparison import (
     find_differences,
 )
 from apps.rollouts.metrics.paired_labels import Grouping, contrast_by
-from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_extreme_rollouts, list_changes
+from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, count_changes, find_extreme_rollouts, list_changes
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
 """Maximum rollouts per side to measure within the request; larger sides load after the page."""
 
 _A_PAGE = 50
+_REGRESSIONS = 5
+"""Regressions in the card. The list of tasks has the others."""
 _IN_A_FILE = 100_000
 _OFFERED = 100
 _WORDS: dict[Which, str] = {
@@ -67,9 +69,13 @@ def collection_compare(request: PageRequest) -> HttpResponse:
         return answer(request, "collections/compare.html", context, part="figures", status=status)
     a, b = sides.both
     context |= {"differs": sorted(find_differences(a.snapshot, b.snapshot).items()), "query": f"a={a.pk}&b={b.pk}"}
-    if a.total + b.total <= 2 * AT_ONCE or "figures" in request.GET:
+    if _are_small(a, b) or "figures" in request.GET:
         context |= _figures(a, b)
     return answer(request, "collections/compare.html", context, part="figures")
+
+
+def _are_small(a: Collection, b: Collection) -> bool:
+    return a.total + b.total <= 2 * AT_ONCE
 
 
 def _figures(a: Collection, b: Collection) -> dict[str, Any]:
@@ -92,7 +98,7 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
             ]
         ),
         "bubbles": draw_bubbles(contrast.grid),
-        "regressions": list(zip(contrast.regressions, _addresses(extremes), strict=True)),
+        "regressions": list(zip(contrast.regressions, _addresses(extremes), strict=True))[:_REGRESSIONS],
         "sequence": _sequence(shown),
         "names": (f"#{a.pk}", f"#{b.pk}"),
         "server_metrics": compare_server_metrics(a, b),
@@ -108,13 +114,17 @@ def collection_changes(request: PageRequest) -> HttpResponse:
     a, b = sides.both
     which = _which(request)
     changes = list_changes(a, b, which, after=Cursor.parse(request.GET.get("after", "")), limit=_A_PAGE)
+    extremes = find_extreme_rollouts(a, b, changes)
     full = len(changes) == _A_PAGE
+    # Counting takes as long as listing, so large collections have no counts.
+    counts = count_changes(a, b) if _are_small(a, b) else {}
     context = {
         "sides": sides,
         "which": which,
-        "tabs": _WORDS.items(),
+        "tabs": [(name, text, counts.get(name)) for name, text in _WORDS.items()],
         "query": f"a={a.pk}&b={b.pk}",
-        "changes": list(zip(changes, _addresses(find_extreme_rollouts(a, b, changes)), strict=True)),
+        "changes": list(zip(changes, _addresses(extremes), strict=True)),
+        "sequence": _sequence([pair for pair in extremes if pair]),
         "is_first": not request.GET.get("after"),
         "next_after": str(Cursor(changes[-1].difference, changes[-1].task)) if full else "",
     }

@@ -12,7 +12,7 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.matrix_forms import MatrixForm
 from apps.dashboard.tables.csv_files import answer_csv
-from apps.rollouts.metrics.model_matrix import Matrix, MatrixRefused, MatrixRow, build_matrix
+from apps.rollouts.metrics.model_matrix import Matrix, MatrixCell, MatrixRefused, MatrixRow, build_matrix
 
 POINTS = 12
 """Collections in a trend."""
@@ -58,9 +58,12 @@ def model_matrix_file(request: PageRequest) -> HttpResponse:
     return answer_csv("matrix.csv", header, lines)
 
 
-def show_rows(matrix: Matrix) -> list[tuple[MatrixRow, Sparkline | None]]:
-    """Return each row with the trend of its first column."""
-    return [(row, draw_sparkline(row.trend[-POINTS:])) for row in matrix.rows]
+def show_rows(matrix: Matrix) -> list[tuple[MatrixRow, list[tuple[str, MatrixCell]], Sparkline | None]]:
+    """Return each row with its cells by column, and the trend of its first column."""
+    return [
+        (row, list(zip(matrix.columns, row.cells, strict=True)), draw_sparkline(row.trend[-POINTS:]))
+        for row in matrix.rows
+    ]
 
 
 def _read(request: PageRequest) -> tuple[MatrixForm, Matrix | None]:
