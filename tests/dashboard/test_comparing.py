@@ -46,9 +46,22 @@ def compared(*rollouts: Rollout, **query: object) -> str:
 
 def test_what_all_have_in_common_is_folded_and_where_they_part_is_named():
     page = squeezed(signed_in(Role.VIEWER).get(compared(*two())).text)
-    assert "Steps 1 to 2 are the same in all" in page
-    assert '<a href="#divergence">Diverges at step 3</a>' in page
-    assert "<strong>Diverges at</strong> step 3, result <code>run</code>" in page
+    assert "The same in all up to step #1" in page
+    # Numbered as in the trace.
+    assert '<a href="#divergence">Diverges at step #2</a>' in page
+    assert "<strong>Diverges at</strong> step #2, result <code>run</code>" in page
+
+
+def test_equal_steps_in_a_row_after_the_divergence_are_one_fold():
+    collection = make_collection()
+    ends = [message("user", "And 3?"), message("user", "And 4?")]
+    good, bad = (
+        make_rollout(collection, trace=[*trace("2+2", "4", said, 1.0)[:-1], *(Prompt(items=[end]) for end in ends)])
+        for said in ("It is 4.", "It is 5.")
+    )
+    page = signed_in().get(compared(good, bad)).text
+    assert page.count('<tr class="common">') == 1
+    assert "2 steps" in page
 
 
 def test_words_that_only_one_has_are_marked():
@@ -71,8 +84,11 @@ def test_outcomes_are_side_by_side_with_best_and_worst():
     good, bad = two()
     comparison = signed_in().get(compared(good, bad)).context["comparison"]
     outcomes = {each.name: each for each in [*comparison.outcomes, *comparison.facts]}
-    assert outcomes["Reward"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
-    assert outcomes["exact"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
+    # Two rollouts have no ranks: the difference shows which is better.
+    assert outcomes["Reward"].cells == [(1.0, None, ""), (0.0, -1.0, "")]
+    assert outcomes["exact"].cells == [(1.0, None, ""), (0.0, -1.0, "")]
+    three = signed_in().get(compared(good, bad, make_rollout(good.collection, reward=0.5))).context["comparison"]
+    assert [cell[2] for cell in three.outcomes[0].cells] == ["best", "worst", ""]
     assert outcomes["Turns"].cells == [(2, None, ""), (3, 1.0, "")]
     assert outcomes["Final answer"].values == ["It is 4.", "It is 5."]
     assert outcomes["Explanation"].values == ["compared", "compared"]

@@ -231,6 +231,10 @@ def test_failures_lead_to_rollouts_queues_and_exports():
     assert f"q=-cause:{cause}" in page
     assert f"cause%3A{cause}+tag%3A%22odd+%5C%22tag%5C%22%22" in page
     assert reverse("dashboard:rollout_detail", args=[rollout.pk]) in page
+    assert f'title="{rollout.task.prompt_excerpt}"' in page
+    low = f"{reverse('dashboard:rollout_list')}?collection={collection.pk}&q=reward:%3C0.5"
+    assert low.replace("&", "&amp;") in page
+    assert [row.pk for row in signed_in().get(low).context["page"].rows] == [rollout.pk]
     # A viewer can neither review nor export.
     page = signed_in(Role.VIEWER).get(at(collection, "failures")).text
     assert (f"q=cause:{cause}" in page, f"filter=cause:{cause}" in page, "q=-cause" in page) == (True, False, False)

@@ -214,22 +214,34 @@ def test_a_row_shows_answer_expected_answer_and_the_reason_of_its_reward():
         collection.version.tasks.filter(pk=task.pk).update(prompt_excerpt=prompt.format(task.index + 1))
     explained = [
         Verification(reward=0.0, explanation="7 is not 3"),
-        Verification(reward=0.0, explanation="still not 3"),
+        Verification(reward=0.0, explanation="still not 3", details={"extracted_answer": "Seven."}),
     ]
-    make_rollout(collection, task=tasks[0], reward=0.0, answer="7", trace=explained, components={"format": 0.5})
+    make_rollout(collection, task=tasks[0], reward=0.0, answer="seven", trace=explained, components={"format": 0.5})
     failure = {"status": "failed", "reward": None, "stop_reason": "", "error_kind": "timed_out"}
     make_rollout(collection, task=tasks[1], trace=[], error_message="no reply within 60 s", **failure)
     page = signed_in().get(LIST, {"columns": "task,answer,expected,why,components,status"})
     failed, wrong = page.context["page"].rows
     assert (wrong.asked, failed.asked) == ("…1 + 2?", "…2 + 2?")
-    assert (wrong.answer, wrong.expected, wrong.why) == ("7", "3", "still not 3")
-    assert (failed.answer, failed.expected, failed.why) == ("", "4", "no reply within 60 s")
+    # The answer as the verifier extracted it, not as it is compared for majority@k.
+    assert (wrong.answered, wrong.expected, wrong.why) == ("Seven.", "3", "still not 3")
+    assert (failed.answered, failed.expected, failed.why) == ("", "4", "no reply within 60 s")
     cells = [row.text for row in read(page.text).all("tr") if "data-row" in row.attributes]
     assert ("completed" in cells[1], "failed" in cells[0], "format 0.50" in " ".join(cells[1].split())) == (
         False,
         True,
         True,
     )
+
+
+def test_the_column_status_is_left_out_if_all_rows_completed_with_an_answer():
+    collection = make_collection()
+    make_rollout(collection)
+    client = signed_in()
+    assert "status" not in [each.column.name for each in client.get(LIST).context["headings"]]
+    make_rollout(collection, stop_reason="max_steps")
+    page = client.get(LIST)
+    assert "status" in [each.column.name for each in page.context["headings"]]
+    assert '<span class="sub">max_steps</span>' in page.text
 
 
 def test_a_row_shows_what_reviewers_decided():

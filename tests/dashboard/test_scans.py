@@ -172,6 +172,18 @@ def test_the_list_takes_as_many_queries_with_three_rows_as_with_one(collection, 
     assert one == three
 
 
+def test_the_list_counts_answers_and_is_linked_from_the_rollouts(collection, judge):
+    scan = create_scan(ScanSpec(name="Tools", question="Why?", judge_model=judge, filter=f"collection:{collection.pk}"))
+    rows = [ScanAnswer(scan=scan, rollout=each, state="pending") for each in collection.rollouts.order_by("pk")]
+    ScanAnswer.objects.filter(scan=scan).delete()
+    for row, said in zip(rows, ("no", "no", "yes"), strict=True):
+        row.state, row.answer = "answered", said
+    ScanAnswer.objects.bulk_create(rows)
+    client = signed_in(Role.VIEWER)
+    assert client.get("/scans/").context["scans"] == [(scan, [["no", 2], ["yes", 1]])]
+    assert 'href="/scans/"' in client.get("/rollouts/").text
+
+
 def test_a_viewer_reads_scans_and_cannot_start_them(collection, judge):
     scan = create_scan(ScanSpec(name="Tools", question="Why?", judge_model=judge))
     client = signed_in(Role.VIEWER)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -99,8 +99,8 @@ register.filter("as_json", json.dumps)  # for a script, in an attribute
 
 
 @register.filter
-def at(values: Sequence[Any], place: int) -> Any:
-    """Return the list item at an index."""
+def at(values: Sequence[Any] | Mapping[int, Any], place: int) -> Any:
+    """Return the item of a list at an index, or of a mapping by its key."""
     return values[place]
 
 

@@ -50,12 +50,18 @@ class Line:
     cells: list[Cell | None]
     is_common: bool
 
+    @property
+    def seq(self) -> int:
+        """The step's number in the trace of the first rollout that has it."""
+        return next(cell.step.seq for cell in self.cells if cell)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A property of each rollout as text; numbers also have the difference from the first rollout.
 
-    `best` and `worst` are indexes into `values`, empty if all values are equal or none is better.
+    `best` and `worst` are indexes into `values`, empty if all values are equal, none is better, or there are only two:
+    the difference shows which is better.
     """
 
     name: str
@@ -210,7 +216,7 @@ def _outcomes(rollouts: list[Rollout], answers: list[str]) -> list[Outcome]:
 def _facts(rollouts: list[Rollout]) -> list[Outcome]:
     used = [sorted(rollout.tools) for rollout in rollouts]
     facts = [
-        Outcome("Extracted answer", [rollout.answer or None for rollout in rollouts]),
+        Outcome("Extracted answer", [getattr(rollout, "answered", None) or None for rollout in rollouts]),
         Outcome("Turns", [rollout.turns for rollout in rollouts], "count"),
         Outcome("Tool calls", [rollout.tool_calls for rollout in rollouts], "count"),
         Outcome("Tool errors", [rollout.tool_errors for rollout in rollouts], "count"),
@@ -233,7 +239,7 @@ def _given(outcomes: list[Outcome]) -> list[Outcome]:
 def _ranked(name: str, values: list[float | None], form: str) -> Outcome:
     known = [value for value in values if value is not None]
     best, worst = max(known, default=0.0), min(known, default=0.0)
-    if best == worst:
+    if best == worst or len(values) < 3:
         return Outcome(name, list(values), form)
     places = list(enumerate(values))
     return Outcome(

@@ -1,4 +1,4 @@
-"""Texts of the rows that are not columns of Rollout: expected answer, the reason of the reward, and a short task."""
+"""Texts of the rows that are not columns of Rollout: both answers, the reason of the reward, and a short task."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -10,6 +10,7 @@ from django.db.models.functions import Length
 
 from apps.gym.redaction.shortening import shorten
 from apps.gym.tasks.expected_answers import find_expected
+from apps.gym.traces.events import Verification
 from apps.policies.installation_redactor import fresh_redactor
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Review
@@ -25,17 +26,18 @@ _SHORTEST_PREFIX = 24
 
 
 def add_texts(rollouts: Sequence[Any], columns: Collection[str]) -> None:
-    """Set `expected`, `why`, `asked` and `reviewed` on the rows, for the columns that are shown."""
+    """Set `answered`, `expected`, `why`, `asked` and `reviewed` on the rows, for the columns that are shown."""
     reviewed = _reviews([row.pk for row in rollouts]) if "review" in columns else {}
     expected = _expected({row.task_id for row in rollouts}) if "expected" in columns else {}
-    rewarded = [row.pk for row in rollouts if row.reward is not None] if "why" in columns else []
+    rewarded = [row.pk for row in rollouts if row.reward is not None] if {"why", "answer"} & set(columns) else []
     verified = read_last_verifications(rewarded)
     prefix = shared_prefix([row.task.prompt_excerpt for row in rollouts]) if "task" in columns else ""
     for row in rollouts:
         row.reviewed = reviewed.get(row.pk, [])
         row.expected = expected.get(row.task_id, "")
-        explanation = verified[row.pk].explanation if row.pk in verified else ""
-        row.why = shorten(row.error_message or explanation, CHARACTERS)
+        verification = verified.get(row.pk)
+        row.answered = _answer(verification) or row.answer
+        row.why = shorten(row.error_message or (verification.explanation if verification else ""), CHARACTERS)
         text = row.task.prompt_excerpt
         row.asked = f"…{text[len(prefix) :]}" if prefix else text
 
@@ -62,6 +64,12 @@ def shared_prefix(texts: Sequence[str]) -> str:
     same = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
     prefix = first[: first.rfind(" ", 0, same) + 1]
     return prefix if len(prefix) >= _SHORTEST_PREFIX else ""
+
+
+def _answer(verification: Verification | None) -> str:
+    """Return the answer as the verifier extracted it. `Rollout.answer` is normalised for majority@k."""
+    extracted = verification.details.get("extracted_answer") if verification else None
+    return "" if extracted is None else shorten(str(extracted), CHARACTERS)
 
 
 def _reviews(rollouts: Sequence[int]) -> dict[int, list[str]]:

@@ -60,6 +60,7 @@ def show_table(
         too_slow = str(slow)
     add_texts(page.rows, shown)
     add_scan_answers(page.rows, scans)
+    has_status = any(map(_has_status, page.rows))
     return {
         "there": there,
         "page": page,
@@ -73,7 +74,12 @@ def show_table(
         "scan_query": urlencode({"filter": Filter((*of, *there.parsed.terms))}),
         "columns": COLUMNS,
         "shown": shown,
-        "headings": [_heading(there, column) for column in (*COLUMNS, SCAN) if column.name in shown],
+        "has_status": has_status,
+        "headings": [
+            _heading(there, column)
+            for column in (*COLUMNS, SCAN)
+            if column.name in shown and (has_status or column.name != "status")
+        ],
         "density": chosen_density(user),
         "densities": DENSITIES,
         "views": list(_views(user)),
@@ -81,6 +87,11 @@ def show_table(
         "waiting": f"{MANY:,}+" if waiting > MANY else waiting,
         "total": _total(there, collection),
     }
+
+
+def _has_status(row: Rollout) -> bool:
+    """Return whether the cell Status says more than that the rollout completed with an answer."""
+    return row.status != Rollout.Status.COMPLETED or row.stop_reason not in ("", "answered")
 
 
 def _export(there: RolloutList, collection: Collection | None) -> str:

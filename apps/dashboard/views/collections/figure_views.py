@@ -24,6 +24,7 @@ from apps.rollouts.metrics.page_figures import PageFigures, scatter_rewards
 from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
 from apps.rollouts.search.filters.filter_grammar import Term, Text, write_term
+from apps.tasks.models import Task
 
 RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
 _TASKS_A_PAGE = 50
@@ -104,8 +105,23 @@ def collection_failures(request: PageRequest, pk: int) -> HttpResponse:
     found = read_failures(collection, source, offset=offset)
     sources = [(name, label, found.by_source[name]) for name, label in zip(SOURCES, _SOURCES, strict=True)]
     groups = [(group, [(each, _query(collection, group, each.label)) for each in group.tags]) for group in found.groups]
-    context = {"collection": collection, "failures": found, "groups": groups, "sources": sources, "offset": offset}
+    context = {
+        "collection": collection,
+        "failures": found,
+        "groups": groups,
+        "prompts": _read_prompts(found.groups),
+        "sources": sources,
+        "offset": offset,
+    }
     return answer(request, "collections/failures.html", context, part="failures")
+
+
+def _read_prompts(groups: list[FailureGroup]) -> dict[int, str]:
+    """Return the start of the prompt by task, for the examples of the groups."""
+    tasks = {example.task for group in groups for example in group.examples}
+    return dict.fromkeys(tasks, "") | dict(
+        Task.objects.filter(pk__in=tasks).order_by().values_list("pk", "prompt_excerpt")
+    )
 
 
 def _query(collection: Collection, group: FailureGroup, tag: str) -> str:

@@ -1,5 +1,7 @@
 """Scans: ask a judge model one question about many rollouts, and read its answers."""
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from django.db.models import Avg, Count
@@ -10,7 +12,7 @@ from django.urls import reverse
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, carry_out, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.chrome.row_views import action_view, list_view
+from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.scan_forms import ResumeForm, ScanForm, read_estimate
 from apps.reviews.agreement.scan_accuracy import read_accuracy
@@ -22,11 +24,25 @@ from apps.rollouts.search.keyset_pages import page_by_id
 MOST = 20
 """Answers that are counted: a number may have many values."""
 
+LISTED = 3
+"""Answers that the list shows of each scan."""
+
 _ROWS = Scan.objects.select_related("judge_model", "created_by")
 
-scan_list = list_view(_ROWS, "scans/list.html", part="scans")
 scan_start = action_view(Permission.COLLECT, start_scan, _ROWS, "scan", page="scan_detail")
 scan_cancel = action_view(Permission.COLLECT, cancel_scan, _ROWS, "scan", page="scan_detail")
+
+
+@allow(GET=Permission.READ)
+def scan_list(request: PageRequest) -> HttpResponse:
+    """List scans with their most frequent answers, except numbers: a number may have many values."""
+    page = page_by_id(_ROWS.all(), request.GET.get("after", ""))
+    worded = [scan for scan in page.rows if scan.kind != Scan.Kind.NUMBER]
+    given = ScanAnswer.objects.filter(scan__in=worded, state=ScanAnswer.State.ANSWERED)
+    counted = given.values_list("scan", "answer").annotate(number=Count("pk")).order_by("scan", "-number", "answer")
+    counts = {pk: [each for _, *each in rows] for pk, rows in groupby(counted, key=itemgetter(0))}
+    scans = [(scan, counts.get(scan.pk, [])) for scan in page.rows]
+    return answer(request, "scans/list.html", {"page": page, "scans": scans, "listed": LISTED}, part="scans")
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
