@@ -40,6 +40,13 @@ def test_collections_are_searched_by_words_and_number(pages: Client, agent: Agen
     assert "Clear the filters" in pages.get("/collections/?q=absent").text
 
 
+def test_collections_are_filtered_by_agent(pages: Client, agent: Agent):
+    dataset = make_dataset()
+    ended(dataset, agent, 0.5, name="mine")
+    ended(dataset, make_agent(slug="other"), 0.5, name="other")
+    assert names(pages, f"/collections/?agent={agent.slug}") == ["mine"]
+
+
 def test_collections_are_filtered_by_state_dataset_and_archive(pages: Client, agent: Agent):
     dataset, other = make_dataset(), make_dataset(slug="other")
     ended(dataset, agent, 0.5, name="done")
