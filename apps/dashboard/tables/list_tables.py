@@ -65,6 +65,7 @@ class CollectionListForm(ListFilterForm):
     dataset = _offer("Dataset", Dataset)
     policy_model = _offer("Policy model", PolicyModel)
     agent = _offer("Agent", Agent)
+    environment = _offer("Environment", Environment)
     archived = filter_choice("Archived", [("true", "yes"), ("all", "both")], empty_label="no")
 
     @property
