@@ -4,6 +4,16 @@ from django.db import models
 from apps.accounts.shared_columns import Named
 from apps.policies.redacted_fields import RedactedCharField
 
+KINDS = {
+    "builtin": "Built-in loop: the worker calls the model and the tools.",
+    "external": (
+        "External agent: your program claims attempts over the API. GymWeb proxies and records its model calls."
+    ),
+    "command": "Command: the worker runs your program in a sandbox for each rollout.",
+    "agent_server": "Agent server: an HTTP server with NeMo Gym's protocol runs each rollout.",
+}
+"""A description of each kind of agent."""
+
 
 class Agent(Named):
     """An agent: the harness that runs the policy model on tasks."""
@@ -26,15 +36,10 @@ class Agent(Named):
         max_length=16,
         choices=Kind.choices,
         default=Kind.BUILTIN,
-        help_text=(
-            "Built-in loop: the worker calls the model and the tools. External agent: your program claims attempts "
-            "over the API. GymWeb proxies and records its model calls. Command: the worker runs your program in a "
-            "sandbox for each rollout. Agent server: an HTTP server with NeMo Gym's protocol runs each rollout. The "
-            "kind cannot be changed later."
-        ),
+        help_text=" ".join([*KINDS.values(), "The kind cannot be changed later."]),
     )
     name = RedactedCharField(max_length=100)
-    system_prompt = models.TextField(blank=True, help_text="Placed before the task input; empty: none")
+    system_prompt = models.TextField(blank=True, help_text="Sent before the task's messages. Leave empty for none.")
     examples = models.JSONField(
         default=list,
         blank=True,

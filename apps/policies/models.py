@@ -235,6 +235,11 @@ class PolicyModel(Server):
     def is_scripted(self) -> bool:
         return self.provider == Provider.SCRIPTED
 
+    @property
+    def has_server(self) -> bool:
+        """Return True if there is a server to check."""
+        return not self.is_scripted
+
 
 class RedactionPattern(Dated):
     """A custom redaction pattern of this installation, or an exception."""

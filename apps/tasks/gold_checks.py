@@ -192,8 +192,9 @@ def describe_check(version: DatasetVersion) -> str:
         return ""
     scope = f"{checked:,}" if version.gold_next is None else f"the first {checked:,}"
     if not found["less"]:
+        which = "All" if version.gold_next is None else "The first"
         return (
-            f"The expected answers of {scope} tasks get full reward."
+            f"{which} {checked:,} expected answers get full reward."
             if checked > 1
             else "The expected answer gets full reward."
         )

@@ -28,7 +28,7 @@ def test_a_verifier_is_tried_on_a_reply(engineer):
     assert given == {
         "reward": 1.0,
         "components": {"numeric_correctness": 1.0},
-        "explanation": "answer It is 42. equals expected 42",
+        "explanation": 'answer "It is 42." equals expected 42',
         "details": {"extracted_answer": "It is 42.", "expected_answer": "42"},
         "error": "",
     }

@@ -138,6 +138,7 @@ def test_a_command_agent_is_created_and_shown(pages: Client):
         "artifacts": ["a.txt", "b.txt"],
     }
     assert "{instruction}" in pages.get("/agents/careful/").text
+    assert "agent {instruction}" in pages.get("/agents/").text
     assert pages.get("/agents/careful/edit/").context["form"]["artifacts"].value() == "a.txt, b.txt"
 
 
@@ -173,7 +174,8 @@ def test_an_agent_server_is_saved_with_its_address(pages: Client):
         "http://agents.example.com:8102",
         "run",
     )
-    assert "http://agents.example.com:8102" in pages.get("/agents/careful/").text
+    for url in ("/agents/careful/", "/agents/"):
+        assert "http://agents.example.com:8102" in pages.get(url).text
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,20 @@ def test_collections_are_searched_by_words_and_number(pages: Client, agent: Agen
     assert "Clear the filters" in pages.get("/collections/?q=absent").text
 
 
+def test_pages_of_agents_models_and_environments_link_to_all_their_collections(pages: Client, agent: Agent):
+    dataset, model = make_dataset(), make_policy_model(slug="mine")
+    ended(dataset, agent, 0.5, name="mine", policy_model=model)
+    elsewhere = make_dataset(slug="other", environment=make_environment(slug="other"))
+    ended(elsewhere, make_agent(slug="other"), 0.5, name="other")
+    for page, link in (
+        (f"/agents/{agent.slug}/", f"/collections/?agent={agent.slug}"),
+        ("/models/mine/", "/collections/?policy_model=mine"),
+        (f"/environments/{dataset.environment.slug}/", f"/collections/?environment={dataset.environment.slug}"),
+    ):
+        assert f'href="{link}"' in pages.get(page).text
+        assert names(pages, link) == ["mine"]
+
+
 def test_collections_are_filtered_by_state_dataset_and_archive(pages: Client, agent: Agent):
     dataset, other = make_dataset(), make_dataset(slug="other")
     ended(dataset, agent, 0.5, name="done")

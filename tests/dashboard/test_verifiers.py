@@ -130,6 +130,8 @@ def test_the_page_of_verifiers_names_each_with_what_it_gives(pages: Client):
     for kind, verifier in VERIFIERS.items():
         assert f"/verifiers/{kind}/" in page
         assert verifier.title in page
+    for field in ("expected_answers", "expected_state", "options"):
+        assert f"<code>{field}</code>" in page
 
 
 @pytest.mark.parametrize("kind", VERIFIERS)

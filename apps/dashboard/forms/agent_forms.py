@@ -6,8 +6,15 @@ import msgspec
 from django import forms
 
 from apps.agents.agent_changes import find_command_problems
-from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, NamedForm, count_from_one, hide_optional_label, slug_field
+from apps.agents.models import KINDS, Agent
+from apps.dashboard.forms.fields import (
+    JSONTextField,
+    NamedForm,
+    SecondsField,
+    count_from_one,
+    hide_optional_label,
+    slug_field,
+)
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.boxes.command_presets import PRESETS
 from apps.gym.boxes.command_spec import CommandSpec
@@ -31,6 +38,12 @@ class AgentForm(NamedForm):
     )
     sampling = JSONTextField(
         kind=dict, help_text='Overrides the sampling defaults of the policy model, e.g. {"temperature": 0.7}.'
+    )
+    time_limit = SecondsField(
+        low=0.1,
+        high=86_400,
+        initial=600,
+        help_text="Checked after each turn. When exceeded, the rollout stops and is verified.",
     )
     preset = forms.ChoiceField(
         label="Preset",
@@ -79,6 +92,7 @@ class AgentForm(NamedForm):
             "server_url": "Server URL",
             "server_route": "Route",
         }
+        help_texts = {"kind": "The kind cannot be changed later."}
         widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -87,6 +101,11 @@ class AgentForm(NamedForm):
         for name in ("kind", "server_route", "strict_tools"):
             hide_optional_label(self.fields[name]).required = False
         self.initial.update(self.instance.command_settings)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Return the description of each kind."""
+        return KINDS
 
     def fill(self, preset: str) -> None:
         """Show the settings of a preset."""

@@ -25,7 +25,7 @@ class UploadForm(forms.Form):
             required=False,
             # An upload without rows is stored and shown as rejected.
             allow_empty_file=True,
-            label="File",
+            label="File (choose or drop)",
             help_text="JSONL, JSON array, CSV, TSV or Parquet; also compressed as .gz or .zst, or as .zip with images",
             widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
         )
@@ -35,6 +35,7 @@ class UploadForm(forms.Form):
             required=False,
             strip=False,
             label="Or paste rows",
+            help_text="JSONL or a JSON array",
             widget=forms.Textarea(attrs={"class": "code", "rows": 8, "spellcheck": "false", "wrap": "off"}),
         )
     )

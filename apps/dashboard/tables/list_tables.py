@@ -8,6 +8,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from apps.agents.models import Agent
 from apps.dashboard.forms.fields import filter_choice
 from apps.dashboard.overview.overview_rows import SAME, previous_id
 from apps.dashboard.overview.reward_trends import add_trends, latest_result
@@ -21,10 +22,10 @@ from apps.tasks.models import Dataset
 
 Row = TypeVar("Row")
 MOST_OFFERED = 200
-_BY_SLUG = {"dataset", "policy_model", "environment"}
+_BY_SLUG = {"dataset", "policy_model", "agent", "environment"}
 
 
-def _offer(label: str, model: type[Dataset] | type[PolicyModel] | type[Environment]) -> forms.ChoiceField:
+def _offer(label: str, model: type[Agent | Dataset | Environment | PolicyModel]) -> forms.ChoiceField:
     return filter_choice(
         label, lambda: model._default_manager.order_by("name").values_list("slug", "name")[:MOST_OFFERED]
     )
@@ -63,6 +64,8 @@ class CollectionListForm(ListFilterForm):
     state = filter_choice("State", Collection.State.choices)
     dataset = _offer("Dataset", Dataset)
     policy_model = _offer("Policy model", PolicyModel)
+    agent = _offer("Agent", Agent)
+    environment = _offer("Environment", Environment)
     archived = filter_choice("Archived", [("true", "yes"), ("all", "both")], empty_label="no")
 
     @property

@@ -16,7 +16,9 @@ from django.utils.safestring import SafeString
 from apps.dashboard.chrome.icons import ICONS
 from apps.dashboard.chrome.number_formats import delta, duration, fixed, in_unit, number, percent, signed, size, usd
 from apps.dashboard.traces.item_text import view_item
+from apps.environments.models import Environment
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
+from apps.policies.models import Health, PolicyModel
 from apps.rollouts.models import Collection, Rollout
 
 register = template.Library()
@@ -186,6 +188,14 @@ def collection_chip(collection: Collection) -> SafeString:
     if collection.state == Collection.State.COMPLETED and 0 < collection.total == collection.failed:
         return status_chip("failed", "all failed")
     return status_chip(collection.state)
+
+
+@register.filter
+def health_chip(checked: Environment | PolicyModel) -> SafeString:
+    """Render the health of an environment or a model. Without a server, it runs in the process of the worker."""
+    if checked.health == Health.UNKNOWN and not checked.has_server:
+        return format_html('<span class="muted">{}</span>', "in process")
+    return status_chip(checked.health, checked.get_health_display())
 
 
 _CHECKS = {"ok": "healthy", "failed": "failed", "not_applicable": "not_applicable"}

@@ -18,7 +18,8 @@ _ABSENT = object()
 
 
 class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
-    """1.0 if the final state has all expected values, otherwise 0.0; with Score `fraction`, the share of them.
+    """1.0 if the final state has all expected values, otherwise 0.0. With `score: fraction`, the reward is the share
+    of values that match.
 
     The state is the last JSON output of the named tool; without a tool, the JSON of the last message. `score`: with
     `all`, 1.0 if everything matches, otherwise 0.0; with `fraction`, matching values ÷ expected values, counted at the

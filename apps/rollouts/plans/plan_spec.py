@@ -89,10 +89,10 @@ class Limits:
 class TaskSelection:
     """Tasks of a collection, and rollouts per task."""
 
-    dataset: Dataset = field(metadata=described("Dataset", "Dataset with the tasks"))
+    dataset: Dataset = field(metadata=described("Dataset"))
     version: Annotated[
         int | None,
-        Option("Version", "Version number", low=1, high=MAX_INTEGER, none="latest"),
+        Option("Version", low=1, high=MAX_INTEGER, none="the latest version"),
     ] = None
     repeats: Annotated[int, Option("Rollouts per task", low=1, high=MAX_REPEATS)] = 1
     limit: Annotated[
@@ -166,7 +166,7 @@ class Plan(TaskSelection, Limits):
     """A collection to be planned: tasks × agent × policy model."""
 
     agent: Agent = field(metadata=described("Agent", "System prompt, examples and limits"))
-    policy_model: PolicyModel = field(metadata=described("Policy model", "The model that attempts the tasks"))
+    policy_model: PolicyModel = field(metadata=described("Policy model"))
     prompt_template: Annotated[
         dict[str, str],
         Option(

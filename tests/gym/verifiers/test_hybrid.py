@@ -45,7 +45,7 @@ def test_each_part_keeps_its_name_and_what_it_says():
     given = hybrid(RIGHT, {"name": "style", "verifier": {"type": "contains", "wanted": ["a", "b"], "forbidden": ["z"]}})
     reward = read_verifier(given).verify({"expected_answer": "42"}, response("a b 42"))
     assert reward.components == {"right": 1.0, "style": 1.0, "style.wanted": 1.0, "style.forbidden": 1.0}
-    assert reward.explanation == "right 1: answer a b 42 equals expected 42\nstyle 1: contains: a, b"
+    assert reward.explanation == 'right 1: answer "a b 42" equals expected 42\nstyle 1: contains: a, b'
     assert sorted(reward.details) == ["right", "style"]
 
 

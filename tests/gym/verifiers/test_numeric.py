@@ -123,15 +123,15 @@ def test_a_right_number_is_explained():
     assert Numeric().verify({"expected_answer": 42}, response("6 * 7", "That makes\n42.0")) == Reward(
         value=1.0,
         components={"numeric_correctness": 1.0},
-        explanation="answer 42.0 equals expected 42",
+        explanation='answer "42.0" equals expected 42',
         details={"extracted_answer": "42.0", "expected_answer": "42"},
     )
 
 
 def test_a_wrong_or_missing_number_is_explained():
     row = {"expected_answer": "42"}
-    assert Numeric().verify(row, response("41")).explanation == "answer 41 is not expected 42"
-    assert Numeric().verify(row, response("many")).explanation == "answer many is not a number; expected 42"
+    assert Numeric().verify(row, response("41")).explanation == 'answer "41" is not expected 42'
+    assert Numeric().verify(row, response("many")).explanation == 'answer "many" is not a number; expected 42'
     assert Numeric().verify(row, {"output": []}).explanation == "no answer; expected 42"
     assert Numeric().verify(row, response("9" * 5000)).value == 0.0
 

@@ -51,7 +51,7 @@ _COLUMNS = [
     Column("Progress", "total"),
     Column("Mean reward", "mean_reward", "num"),
     Column("vs previous", classes="num lesser"),
-    Column("Model and dataset", classes="lesser"),
+    Column("Model and dataset", classes="lesser telling"),
     Column("Cost", "cost", "num lesser"),
     Column("Created", classes="lesser"),
 ]

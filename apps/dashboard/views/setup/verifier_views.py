@@ -19,7 +19,7 @@ from apps.gym.verifiers.registry import VERIFIERS
 @allow(GET=Permission.READ)
 def verifier_list(request: HttpRequest) -> HttpResponse:
     verifiers = [
-        {"type": name, "title": verifier.title, "formula": _paragraphs(name)[0], "range": _range(name)}
+        {"type": name, "title": verifier.title, "formula": _paragraphs(name)[0], "fields": _required_fields(name)}
         for name, verifier in VERIFIERS.items()
     ]
     return answer(request, "verifiers/list.html", {"verifiers": verifiers}, part="rows")
@@ -66,6 +66,9 @@ def _paragraphs(name: str) -> list[str]:
     return [" ".join(part.split()) for part in describe(name).split("\n\n")]
 
 
-def _range(name: str) -> str:
-    told = next((part for part in _paragraphs(name) if part.startswith("Range: ")), "")
-    return told.removeprefix("Range: ").split(". Component")[0]
+def _required_fields(name: str) -> list[str]:
+    """Return the row fields that the verifier requires with its default parameters, or in its example."""
+    try:
+        return sorted(VERIFIERS[name]().needs)
+    except TypeError:  # It has parameters without a default.
+        return sorted(EXAMPLES[name].row)

@@ -25,7 +25,8 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
-    """1.0 if the last message follows all instructions, otherwise 0.0; with Score `fraction`, the share of them.
+    """1.0 if the last message follows all instructions, otherwise 0.0. With `score: fraction`, the reward is the
+    share of instructions followed.
 
     `score`: with `all`, 1.0 if it follows all of them, otherwise 0.0; with `fraction`, followed ÷ all. An empty reply
     follows none. IFEval defines the ids and arguments. A row has them as `instruction_id_list` and `kwargs`, at the

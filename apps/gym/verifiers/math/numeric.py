@@ -199,10 +199,10 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         boxed = stands_in_box(assistant_text(response.get("output") or []), self.extract or extraction_mode(row))
         number = boxed_number(answer) if boxed else last_number(answer)
         if number is None:
-            return reward(0.0, f"answer {excerpt(answer)} is not a number; expected {wanted}")
+            return reward(0.0, f'answer "{excerpt(answer)}" is not a number; expected {wanted}')
         equal = number.equals(expected, tolerance)
         verb = "equals" if equal else "is not"
-        return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}")
+        return reward(float(equal), f'answer "{excerpt(answer)}" {verb} expected {wanted}')
 
     def _read_expected(self, row: TaskRow) -> tuple[str, Number]:
         wanted = self.find_expected(row)

@@ -16,8 +16,8 @@ _Texts = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=500
 
 
 class Contains(Verifier, frozen=True, kw_only=True, tag="contains"):
-    """1.0 if the reply contains all wanted strings, otherwise 0.0; with Score `fraction`, the share that it contains.
-    0.0 if it contains a forbidden string.
+    """1.0 if the reply contains all wanted strings, otherwise 0.0. With `score: fraction`, the reward is the share
+    of strings found. 0.0 if it contains a forbidden string.
 
     `score`: with `all`, 1.0 if the reply contains every wanted string, otherwise 0.0; with `any`, 1.0 if it contains at
     least one; with `fraction`, found ÷ wanted. White space counts as one space. Case is ignored unless `case_sensitive`
@@ -93,8 +93,8 @@ _Patterns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=2_000)]]
 
 
 class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
-    """1.0 if the reply matches all wanted patterns, otherwise 0.0; with Score `fraction`, the share that it matches.
-    0.0 if it matches a forbidden pattern.
+    """1.0 if the reply matches all wanted patterns, otherwise 0.0. With `score: fraction`, the reward is the share
+    of patterns matched. 0.0 if it matches a forbidden pattern.
 
     `within`: with `reply`, the pattern can match anywhere (`^` and `$` match at line ends); with `whole`, the pattern
     must match the whole reply, without outer white space; with `lines`, at least `at_least` lines must match. `score`

@@ -15,7 +15,7 @@ from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_
 
 class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
     """1.0 if all expected calls were made, and no others unless extra calls are allowed, otherwise 0.0.
-    With Score `fraction`, the share of the expected calls.
+    With `score: fraction`, the reward is the share of expected calls made.
 
     Each call matches at most one expected call. `score`: with `all`, 1.0 if all expected calls were made, otherwise
     0.0; with `fraction`, matched ÷ expected. If extra calls are not allowed, an extra call gives 0.0 with `all`, and
