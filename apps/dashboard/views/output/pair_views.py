@@ -16,6 +16,7 @@ from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
+from apps.dashboard.tables.option_words import describe_option, describe_options
 from apps.dashboard.tables.pair_filters import (
     FLAG_WORDS,
     filter_pairs,
@@ -28,7 +29,6 @@ from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.reason_labels import label_reason
-from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
@@ -68,7 +68,7 @@ def pair_set_list(request: PageRequest) -> HttpResponse:
         rejected=_count_pairs(PreferencePair.Status.REJECTED), undecided=_count_pairs(PreferencePair.Status.PROPOSED)
     )
     page = page_by_id(pair_sets, request.GET.get("after", ""))
-    rows = [(pair_set, _describe("level", pair_set.level)[1]) for pair_set in page.rows]
+    rows = [(pair_set, describe_option(Rule, "level", pair_set.level)[1]) for pair_set in page.rows]
     return answer(request, "pairs/list.html", {"page": page, "rows": rows}, part="pair_sets")
 
 
@@ -167,7 +167,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "versions": PairSet.objects.filter(name=pair_set.name).order_by("-version")[:20] if pair_set.name else [],
         "changes": changes,
         "changed_settings": sorted(changes.settings.items()) if changes else [],
-        "rule": [_describe(name, value) for name, value in pair_set.rule.items() if value is not None],
+        "rule": describe_options(Rule, pair_set.rule),
         "ended": pair_set.is_settled,
         "ask": ASK,
     }
@@ -180,13 +180,6 @@ def _count_statuses(pair_set: PairSet) -> list[tuple[str, str, int]]:
     """Return the value, the label and the number of pairs of each status."""
     counts = dict(pair_set.pairs.order_by().values_list("status").annotate(Count("pk")))
     return [(value, label, counts.get(value, 0)) for value, label in PreferencePair.Status.choices]
-
-
-def _describe(name: str, value: object) -> tuple[str, str]:
-    """Return the label of an option of the rule, and its value in words."""
-    field = spec_fields(Rule).get(name)
-    label, names = (field.option.label, field.option.names) if field else (label_reason(name), {})
-    return label, {True: "yes", False: "no"}[value] if isinstance(value, bool) else names.get(str(value), str(value))
 
 
 def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
