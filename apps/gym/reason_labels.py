@@ -2,6 +2,7 @@
 
 _LABELS = {
     "flagged": "redactions not reviewed",
+    "below_min_reward": "below the minimum reward",
     "tie": "equal rewards",
     "below_margin": "reward difference below the margin",
     "preference_cycle": "contradicts another preference",

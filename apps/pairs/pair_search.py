@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from apps.pairs.models import PreferencePair
 
@@ -28,6 +28,12 @@ def flag_pairs(pairs: QuerySet[PreferencePair], flag: Flag, *, value: bool = Tru
     """Return the pairs that have the flag, or with `value=False` the pairs without it."""
     having = PreferencePair.objects.filter(_CONDITIONS[flag])
     return pairs.filter(pk__in=having.values("pk")) if value else pairs.exclude(pk__in=having.values("pk"))
+
+
+def count_flags(pairs: QuerySet[PreferencePair]) -> dict[Flag, int]:
+    """Return the number of pairs with each flag."""
+    counts = pairs.aggregate(**{f"with_{flag}": Count("pk", filter=_CONDITIONS[flag]) for flag in FLAGS})
+    return {flag: counts[f"with_{flag}"] for flag in FLAGS}
 
 
 def flags_of(pair: PreferencePair) -> list[Flag]:

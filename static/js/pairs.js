@@ -60,9 +60,18 @@ function decide(status) {
   return undefined;
 }
 
+function showWhichAll(many) {
+  const all = document.querySelector("#pair-table [data-mark-all]");
+  if (!all) return;
+  all.hidden = false;
+  all.checked = many === rows().length;
+  all.indeterminate = many > 0 && !all.checked;
+}
+
 function tellWhich() {
   if (!document.getElementById("decide-marked")) return;
   const many = marked().length;
+  showWhichAll(many);
   reason().placeholder = many ? `Reason for the ${many} selected` : current() ? `Reason for #${current().dataset.row}` : "";
 }
 
@@ -73,7 +82,10 @@ document.addEventListener("focusin", (event) => {
   row.classList.add("chosen");
   tellWhich();
 });
-document.addEventListener("change", (event) => { if (event.target.matches("#pair-table input[name=pair]")) tellWhich(); });
+document.addEventListener("change", (event) => {
+  if (event.target.matches("#pair-table [data-mark-all]")) for (const row of rows()) boxOf(row).checked = event.target.checked;
+  if (event.target.matches("#pair-table :is([data-mark-all], input[name=pair])")) tellWhich();
+});
 document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "decide-marked") isDeciding = true; });
 document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.requestConfig.elt.id !== "decide-marked") return;
@@ -81,7 +93,9 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful) return;
   after = null;
   for (const row of marked()) boxOf(row).checked = false;
+  tellWhich();
 });
+document.addEventListener("htmx:afterSettle", tellWhich);
 // The rows were replaced: continue at the same position.
 document.addEventListener("htmx:afterSettle", () => {
   if (!after || !rows().length) return;
@@ -106,7 +120,8 @@ async function send(status) {
       body: JSON.stringify(why ? { status, reason: why } : { status }),
     });
     if (reply.ok) {
-      location.assign(status === "proposed" ? location.pathname : form.dataset.next || location.pathname);
+      const here = location.pathname + location.search;
+      location.assign(status === "proposed" ? here : form.dataset.next || here);
       return;
     }
     const told = await reply.json().catch(() => ({}));
@@ -122,6 +137,8 @@ form?.addEventListener("submit", (event) => {
   send(event.submitter?.value ?? "rejected");
 });
 addEventListener("pageshow", () => { isSent = false; });
+
+tellWhich();
 
 const isTable = () => rows().length > 0;
 const link = (rel) => document.querySelector(`.page-head a[rel=${rel}]`);

@@ -141,7 +141,7 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert "Checked 1 rollout: 1 row" in page.text
     assert "25 tokens, reported by the model" in page.text
     none = signed_in().post(CREATE, {**order, "min_reward": "5"})
-    assert "1 below min reward" in none.text
+    assert "1 below the minimum reward" in none.text
     assert "No rows." in none.text
 
 
@@ -177,7 +177,7 @@ def test_the_page_of_an_export_counts_dropped_rows_by_reason(tmp_path):
     make_rollout(export.collection, reward=None)
     page = signed_in().get(url(write_export(export=export, path=tmp_path / "made"))).text
     shown = page[page.index("Outcome of the 4 rollouts") : page.index('id="manifest-title"')]
-    told = ["written (1 row)", "left out: no reward", "left out: failed"]
+    told = ["written", "left out: no reward", "left out: failed"]
     assert [f'{one}</th><td class="num">{n}<' in shown for one, n in zip(told, (1, 2, 1), strict=True)] == [True] * 3
     assert sorted(told, key=shown.index) == told
 
@@ -193,8 +193,11 @@ def test_an_export_of_nothing_says_so_instead_of_being_ready_and_gives_its_manif
         assert ("no rows" in page, "</span> ready" in page) == (True, False)
         assert url(export, "export_download") not in page
     page = client.get(url(export)).text
-    assert "left out: below min reward" in page
-    assert f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}">Change filters</a>' in page
+    assert "left out: below the minimum reward" in page
+    assert (
+        f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}&amp;again={export.pk}">Change filters</a>'
+        in page
+    )
     assert json.loads(client.get(url(export, "export_manifest")).content)["counts"]["dropped"] == {
         "below_min_reward": 1
     }
@@ -347,3 +350,74 @@ def test_an_export_that_is_being_written_is_not_deleted():
 def test_names_of_settings_in_a_note_are_shown_as_code(query):
     page = signed_in().get(f"{CREATE}{query}").text
     assert ("Leave out <code>type</code> in the configuration" in page, "`" in page) == (True, False)
+
+
+def test_an_export_is_repeated_with_the_same_settings(tmp_path):
+    collection, client = make_collection(state="completed"), signed_in()
+    rollout = make_rollout(collection)
+    order = {
+        "format": "trl_sft",
+        "collection": collection.pk,
+        "per_task": "2",
+        "rollouts": str(rollout.pk),
+        "reasoning": "inline",
+        "validation_share": "0.1",
+    }
+    # The default minimum reward of the format is cleared, and duplicates are kept.
+    client.post(CREATE, {**order, "min_reward": ""})
+    export = Export.objects.get()
+    page = client.get(url(export)).text
+    address = f"/exports/new/?format=trl_sft&collection={collection.pk}&again={export.pk}"
+    assert f'href="{escape(address)}">New with these settings</a>' in page
+    form = client.get(address).context["form"]
+    values = {name: form[name].value() for name in form.fields if form[name].value() not in (None, "", [])}
+    client.post(address, {"format": "trl_sft", **values})
+    again = Export.objects.latest("pk")
+    assert again.pk != export.pk
+    for name in ("filters", "options", "encoding", "validation_share", "split_seed"):
+        assert getattr(again, name) == getattr(export, name), name
+
+
+def test_the_list_is_filtered_and_tells_exports_of_one_format_apart():
+    collection, other, client = make_collection(), make_collection(), signed_in()
+    pair_set = PairSet.objects.create(collection=other, name="sums")
+    Export.objects.create(format="trl_sft", collection=collection, filters={"min_reward": 0.7, "dedupe": True})
+    Export.objects.create(format="trl_dpo", collection=other, pair_set=pair_set, state="failed")
+    page = client.get("/exports/").text
+    assert "minimum reward 0.7, deduplicate" in page
+    assert f'<a href="/pair-sets/{pair_set.pk}/">sums v1</a>' in page
+    one, two = Export.objects.order_by("pk")
+    for query, shown in (
+        (f"collection={collection.pk}", [one]),
+        ("format=trl_dpo", [two]),
+        ("state=failed", [two]),
+        ("state=ready", []),
+        ("format=unknown", [two, one]),
+    ):
+        assert [row for row, _ in client.get(f"/exports/?{query}").context["rows"]] == shown, query
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "made"])
+def test_the_first_row_is_shown_to_those_who_may_download(tmp_path, name):
+    export = queued_export()
+    export.encoding = "jsonl.gz" if name.endswith(".gz") else "jsonl"
+    export.save()
+    make_rollout(export.collection, trace=make_trace("<b>4</b>" * 2_000, 1.0))
+    write_export(export=export, path=tmp_path / name)
+    page = signed_in().get(url(export))
+    assert "First row" in page.text
+    assert page.context["first_row"].startswith("{")
+    assert len(page.context["first_row"]) <= 4_001
+    assert "First row" not in signed_in(Role.VIEWER).get(url(export)).text
+    for file in tmp_path.rglob("*.jsonl*"):
+        file.unlink()
+    assert "First row" not in signed_in().get(url(export)).text
+
+
+def test_the_formats_say_what_the_export_is_for():
+    collection, client = make_collection(name="Sums"), signed_in()
+    page = client.get(CREATE, {"collection": collection.pk, "rollouts": "3 4", "q": "reward:>0"}).text
+    assert f"<strong>#{collection.pk} Sums</strong>" in page
+    assert "2 selected rollouts" in page
+    assert "<code>reward:&gt;0</code>" in page
+    assert client.get(CREATE, {"collection": "x"}).status_code == 200

@@ -246,3 +246,38 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     viewer = signed_in(Role.VIEWER)
     assert viewer.post(path, {"pair": [first.pk], "status": "proposed"}).status_code == 403
     assert "decide-marked" not in viewer.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text
+
+
+def test_the_filters_of_the_table_stay_while_pairs_are_decided():
+    pair_set, client = make_pair_set(tasks=3), signed_in()
+    first, second, third = pair_set.pairs.order_by("pk")
+    pair_set.pairs.exclude(pk=second.pk).update(same_answer=True)
+    table = client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk]), {"flag": "same_answer"}).text
+    assert f'href="/pairs/{first.pk}/?flag=same_answer"' in table
+    assert "same answer (2)" in table
+    page = client.get(f"/pairs/{first.pk}/?flag=same_answer").text
+    assert f'rel="next" href="/pairs/{third.pk}/?flag=same_answer"' in page
+    assert "1 of 2 filtered pairs, 2 undecided" in page
+    assert f'data-next="/pairs/{third.pk}/?flag=same_answer"' in page
+    done = client.post(f"/pairs/{first.pk}/decide/?flag=same_answer", {"status": "accepted", "next": "1"})
+    assert done["Location"] == f"/pairs/{third.pk}/?flag=same_answer"
+    assert "2 of 2 filtered pairs, 1 undecided" in client.get(done["Location"]).text
+    # The status filter does not hide the pairs that are left to decide.
+    done = client.post(f"/pairs/{first.pk}/decide/?status=accepted", {"status": "accepted", "next": "1"})
+    assert done["Location"] == f"/pairs/{second.pk}/?status=accepted"
+
+
+def test_the_table_and_the_list_count_the_decisions():
+    pair_set, client = make_pair_set(tasks=3), signed_in()
+    pair_set.pairs.filter(pk=pair_set.pairs.order_by("pk")[0].pk).update(status="rejected")
+    page = squeezed(client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text)
+    counts = re.findall(r"<dt>(\w+)</dt><dd><a href=\"[^\"]*status=(\w+)#pair-table\">(\d+)</a>", page)
+    assert counts == [("Proposed", "proposed", "2"), ("Accepted", "accepted", "0"), ("Rejected", "rejected", "1")]
+    assert "1 rejected, 2 undecided" in client.get(reverse("dashboard:pair_set_list")).text
+
+
+def test_a_pair_links_to_the_comparison_of_its_steps():
+    pair = make_pair_set().pairs.get()
+    page = signed_in().get(reverse("dashboard:pair_detail", args=[pair.pk])).text
+    assert f"/rollouts/compare/?r={pair.chosen_id},{pair.rejected_id}" in page
+    assert '<table class="compare of-2">' in page

@@ -42,7 +42,7 @@ def test_export_without_json_reads_as_a_summary(collection, tmp_path):
         "export", "--collection", collection.pk, "--format", "nemo_gym_rollouts", "--out", out, "--min-reward", 0.5
     )
     assert f"{out}: 1 rows" in said
-    assert "left out: 1 below min reward" in said
+    assert "left out: 1 below the minimum reward" in said
 
 
 def test_a_dpo_export_takes_the_newest_pair_set(collection, tmp_path):
@@ -79,7 +79,7 @@ def test_without_rows_there_is_no_file_and_it_is_said_what_became_of_them(tmp_pa
     make_rollout(made, reward=0.0, trace=make_trace("5", 0.0))
     (tmp_path / "sft.jsonl").write_text("An existing name creates its next version")
     said = export_aside(made, "trl_sft", tmp_path / "sft.jsonl")
-    assert [part in said for part in ("no file", "considered 1", "1 below min reward")] == [True] * 3
+    assert [part in said for part in ("no file", "considered 1", "1 below the minimum reward")] == [True] * 3
     assert [one.name for one in tmp_path.iterdir()] == ["sft.jsonl.manifest.json"]
 
 

@@ -191,7 +191,7 @@ def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection,
     assert sorted(one.name for one in Path(written.path).iterdir()) == ["README.md", "manifest.json"]
     _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
     assert ("configs" in yaml.safe_load(front), "No rows" in body) == (False, True)
-    assert "- 1 below min reward" in body
+    assert "- 1 below the minimum reward" in body
 
 
 @pytest.mark.parametrize("gzipped", [False, True])

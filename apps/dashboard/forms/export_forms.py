@@ -105,6 +105,8 @@ class ExportForm(forms.Form):
         field = self.fields["splits"] = split_field(there)
         self.fields["splits_of"] = forms.CharField(required=False, widget=forms.HiddenInput)
         usual = default_splits(self.format, there, q=given.get("q") or "", rollouts=bool(given.get("rollouts")))
+        if not self.is_bound and "splits" in self.initial:
+            usual = [split for split in self.initial["splits"] if split in there]
         marked = list(there) if usual == [] and field.required else usual or []
         self.initial.update(splits=marked, splits_of=own)
         if self.is_bound and "splits" not in self.data and self.data.get("splits_of") != own:

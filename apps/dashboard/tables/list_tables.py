@@ -1,11 +1,11 @@
-"""Search, filters and sortable headings of the lists of collections, datasets, models and environments."""
+"""Search, filters and sortable headings of the lists of collections, datasets, models, environments and exports."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 
 from apps.agents.models import Agent
@@ -14,6 +14,8 @@ from apps.dashboard.overview.overview_rows import SAME, previous_id
 from apps.dashboard.overview.reward_trends import add_trends, latest_result
 from apps.dashboard.tables.headings import Heading, order_of
 from apps.environments.models import Adapter, Environment
+from apps.exports.models import Export
+from apps.gym.exporters.registry import FORMATS
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.rollouts.models import Collection, CollectionQuerySet
 from apps.rollouts.search.keyset_pages import Page, page_by_column, page_by_id
@@ -87,6 +89,17 @@ class PolicyModelListForm(ListFilterForm):
 class EnvironmentListForm(ListFilterForm):
     adapter = filter_choice("Adapter", Adapter.choices)
     health = filter_choice("Health", Health.choices)
+
+
+class ExportListForm(ListFilterForm):
+    q = None  # type: ignore[assignment]  # Django's way to leave out an inherited field
+    collection = filter_choice("Collection", lambda: [(one.pk, one.label) for one in _exported()[:MOST_OFFERED]])
+    format = filter_choice("Format", lambda: [(slug, one.title) for slug, one in FORMATS.items()])
+    state = filter_choice("State", Export.State.choices)
+
+
+def _exported() -> CollectionQuerySet:
+    return Collection.objects.filter(Exists(Export.objects.filter(collection=OuterRef("pk")))).order_by("-pk")
 
 
 @dataclass(frozen=True, slots=True)

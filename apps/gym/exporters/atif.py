@@ -239,7 +239,7 @@ FORMATS = [
         choices={"branches": BRANCHES},
         encodings=("jsonl", "jsonl.gz"),
         note="One ATIF 1.7 trajectory per line. With all branches, subagents are embedded in "
-        "subagent_trajectories, and every other path is a line of its own. extra.gymweb has the reward. Do not train "
-        "on is_copied_context steps.",
+        "`subagent_trajectories`, and every other path is a line of its own. `extra.gymweb` has the reward. Do not "
+        "train on `is_copied_context` steps.",
     ),
 ]

@@ -58,9 +58,9 @@ FORMATS = [
         },
         refused={("malformed", "text"): "Axolotl parses text arguments as JSON and would fail on these."},
         encodings=("jsonl", "jsonl.gz"),
-        note="Set path to the export folder, not to the file: with the file alone, Axolotl guesses the types. Set "
-        "type: chat_template, field_messages: messages, field_tools: tools, field_thinking: reasoning_content. The "
-        "loss covers the assistant's turns.",
+        note="Set `path` to the export folder, not to the file: with the file alone, Axolotl guesses the types. Set "
+        "`type: chat_template`, `field_messages: messages`, `field_tools: tools`, `field_thinking: reasoning_content`. "
+        "The loss covers the assistant's turns.",
     ),
     Format(
         slug="axolotl_dpo",

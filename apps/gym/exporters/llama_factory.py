@@ -43,7 +43,7 @@ def _features(options: Options) -> dict[str, Feature]:
     return {"conversations": turns, "system": "string", "tools": "string", **image_feature(options)}
 
 
-_NOTE = "Set dataset_dir to the folder, which also contains dataset_info.json. "
+_NOTE = "Set `dataset_dir` to the folder, which also contains `dataset_info.json`. "
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -167,7 +167,7 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers the model's turns: gpt and function_call.",
+        note=_NOTE + "The loss covers the model's turns: `gpt` and `function_call`.",
         companions=lambda files, options: dataset_info(files, options, _COLUMNS),
     ),
     Format(

@@ -184,8 +184,8 @@ FORMATS = [
         features=lambda _: {},
         choices={"grammar_calls": GRAMMAR_CHOICES},
         encodings=("jsonl", "jsonl.gz"),
-        note="Rows as ng_collect_rollouts writes them, with the verifier's result in separate fields, and captured "
-        "token IDs and logprobs. NeMo RL reads a row as one sequence only if gymweb.tokens.segments is 1.",
+        note="Rows as `ng_collect_rollouts` writes them, with the verifier's result in separate fields, and captured "
+        "token IDs and logprobs. NeMo RL reads a row as one sequence only if `gymweb.tokens.segments` is 1.",
     ),
     Format(
         slug="nemo_gym_inputs",
@@ -197,6 +197,6 @@ FORMATS = [
         features=lambda _: {},
         encodings=("jsonl", "jsonl.gz"),
         note="The inputs of the nemo_gym_rollouts rows, without results. `gym eval reverify` reads both files. "
-        "agent_ref names the agent; its resource server verifies the rows.",
+        "`agent_ref` names the agent; its resource server verifies the rows.",
     ),
 ]

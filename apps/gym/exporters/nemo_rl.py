@@ -62,8 +62,8 @@ FORMATS = [
             "twice or fails."
         },
         encodings=("jsonl",),
-        note="Set dataset_name to openai_format and use_preserving_dataset to true. The loss covers all assistant "
-        "messages.",
+        note="Set `dataset_name` to `openai_format` and `use_preserving_dataset` to `true`. The loss covers all "
+        "assistant messages.",
     ),
     Format(
         slug="nemo_rl_dpo",
@@ -89,7 +89,7 @@ FORMATS = [
             "twice or fails.",
         },
         encodings=("jsonl",),
-        note="Set dataset_name to PreferenceDataset. The loss covers the message of each completion. Tools are "
+        note="Set `dataset_name` to `PreferenceDataset`. The loss covers the message of each completion. Tools are "
         "written in the format of Qwen templates. For other templates, drop them here and add your own text.",
     ),
     Format(
@@ -101,8 +101,9 @@ FORMATS = [
         features=lambda _: {},
         choices={"opening": ("task", "attempts")},
         encodings=("jsonl", "jsonl.gz"),
-        note="Set dataset_name to NemoGymDataset and processor to nemo_gym_data_processor. ng_collect_rollouts "
-        "reads the same file. Prompts exclude the system prompt and examples, because GymWeb agents add them. "
-        "For other agents, choose “System prompt, examples and task” under Prompt contents (opening=attempts).",
+        note="Set `dataset_name` to `NemoGymDataset` and `processor` to `nemo_gym_data_processor`. "
+        "`ng_collect_rollouts` reads the same file. Prompts exclude the system prompt and examples, because GymWeb "
+        "agents add them. For other agents, choose “System prompt, examples and task” under Prompt contents "
+        "(`opening=attempts`).",
     ),
 ]

@@ -129,7 +129,7 @@ FORMATS = [
         features=lambda _: {"messages": "json[]", "tools": "json[]", "reference_answer": "string", **TASK_FEATURES},
         choices={"opening": OPENINGS, "images": ("parts", "dropped")},
         encodings=("jsonl",),
-        note="For reinforcement fine-tuning with a grader that reads item.reference_answer. OpenAI no longer accepts "
+        note="For reinforcement fine-tuning with a grader that reads `item.reference_answer`. OpenAI no longer accepts "
         "new users of fine-tuning.",
     ),
 ]

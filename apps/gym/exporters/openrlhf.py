@@ -76,8 +76,8 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note="Use --data.input_key messages --data.apply_chat_template --data.multiturn. Without multiturn, only "
-        "the last message is trained. --data.max_len defaults to 2048.",
+        note="Use `--data.input_key messages --data.apply_chat_template --data.multiturn`. Without multiturn, only "
+        "the last message is trained. `--data.max_len` defaults to 2048.",
     ),
     Format(
         slug="openrlhf_dpo",
@@ -99,8 +99,8 @@ FORMATS = [
             "prompt ends. Trajectories that diverge earlier would be corrupted.",
         },
         encodings=("jsonl",),
-        note="Use --data.prompt_key context_messages --data.chosen_key chosen_messages --data.rejected_key "
-        "rejected_messages. With level trajectory, the loss includes tool outputs. --data.max_len defaults to "
+        note="Use `--data.prompt_key context_messages --data.chosen_key chosen_messages --data.rejected_key "
+        "rejected_messages`. With level trajectory, the loss includes tool outputs. `--data.max_len` defaults to "
         "512.",
     ),
     Format(
@@ -112,7 +112,7 @@ FORMATS = [
         features=lambda _: {"input": "json[]", "label": "string", "datasource": "string", **TASK_FEATURES},
         choices={"opening": OPENINGS},
         encodings=("jsonl",),
-        note="Use --data.input_key input --data.label_key label. OpenRLHF samples its own completions, without "
+        note="Use `--data.input_key input --data.label_key label`. OpenRLHF samples its own completions, without "
         "tools, so these rows contain none.",
     ),
 ]

@@ -168,8 +168,8 @@ FORMATS = [
         rows=sft_rows,
         features=attempt_features("messages"),
         choices=CHAT,
-        note="SFTTrainer trains on everything, including tool outputs, unless assistant_only_loss=True. Its "
-        "max_length defaults to 1024; longer rows are truncated.",
+        note="`SFTTrainer` trains on everything, including tool outputs, unless `assistant_only_loss=True`. Its "
+        "`max_length` defaults to 1024; longer rows are truncated.",
     ),
     Format(
         slug="trl_sft_completion",
@@ -179,7 +179,7 @@ FORMATS = [
         rows=completion_rows,
         features=attempt_features("prompt", "completion"),
         choices=CHAT,
-        note="The loss covers the completion, including tool outputs, unless assistant_only_loss=True.",
+        note="The loss covers the completion, including tool outputs, unless `assistant_only_loss=True`.",
     ),
     Format(
         slug="trl_sft_turns",
@@ -217,8 +217,8 @@ FORMATS = [
         rows=dpo_rows,
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("explicit", "implicit")},
-        note="DPOTrainer's loss covers everything after the prompt, including tool outputs. With level step, each "
-        "side is one model turn. DPOTrainer's max_length defaults to 1024.",
+        note="`DPOTrainer`'s loss covers everything after the prompt, including tool outputs. With level step, each "
+        "side is one model turn. `DPOTrainer`'s `max_length` defaults to 1024.",
     ),
     Format(
         slug="trl_reward",
@@ -229,8 +229,8 @@ FORMATS = [
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("implicit",)},
         refused={("prompt", "explicit"): "RewardTrainer takes whole conversations: both sides include the prompt."},
-        note="RewardTrainer scores whole conversations. Its loss uses a margin column if there is one. "
-        "To use margins, rename reward_margin to margin (only pairs from rewards have it).",
+        note="`RewardTrainer` scores whole conversations. Its loss uses a `margin` column if there is one. "
+        "To use margins, rename `reward_margin` to `margin` (only pairs from rewards have it).",
     ),
     Format(
         slug="trl_kto",
@@ -256,7 +256,7 @@ FORMATS = [
             **TASK_FEATURES,
         },
         choices={"opening": OPENINGS, "images": COLUMN},
-        note="GRPOTrainer samples its own completions. All columns except the prompt are passed to its reward "
+        note="`GRPOTrainer` samples its own completions. All columns except the prompt are passed to its reward "
         "functions. Tools are Python functions passed to the trainer, not a column.",
     ),
 ]

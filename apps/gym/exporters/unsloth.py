@@ -12,7 +12,7 @@ FORMATS = [
         rows=completion_rows,
         features=attempt_features("prompt", "completion"),
         choices=CHAT,
-        note="Load the file, then call train_on_responses_only(instruction_part, response_part), as Unsloth's guides "
+        note="Load the file, then call `train_on_responses_only(instruction_part, response_part)`, as Unsloth's guides "
         "do. For DPO and GRPO, use the TRL formats.",
     ),
 ]

@@ -35,7 +35,7 @@ FORMATS = [
         features=lambda _: {"prompt": "json[]", "answer": "string", "info": "string", "task": "string"},
         choices={"opening": OPENINGS},
         encodings=("jsonl", "parquet"),
-        note="Pass the file as the dataset of an environment: vf.SingleTurnEnv(dataset=load_dataset(…), rubric=…). "
-        "info is JSON text with the verifier's fields and the tools.",
+        note="Pass the file as the dataset of an environment: `vf.SingleTurnEnv(dataset=load_dataset(…), rubric=…)`. "
+        "`info` is JSON text with the verifier's fields and the tools.",
     ),
 ]

@@ -82,8 +82,8 @@ FORMATS = [
             ("arguments", "text"): "Chat templates like that of Qwen 2.5 encode text arguments twice.",
         },
         encodings=("parquet",),
-        note="Parquet only. Set data.custom_cls.path and .name to the class in examples/verl/. The loss covers the "
-        "assistant's turns. Stock Qwen 3 templates fail verl's multi-turn check: use a training template.",
+        note="Parquet only. Set `data.custom_cls.path` and `.name` to the class in `examples/verl/`. The loss covers "
+        "the assistant's turns. Stock Qwen 3 templates fail verl's multi-turn check: use a training template.",
     ),
     Format(
         slug="verl_rl",
@@ -103,8 +103,8 @@ FORMATS = [
         choices={"opening": OPENINGS, "images": COLUMN},
         encodings=("jsonl",),
         image_encodings=("jsonl",),
-        note="verl samples its own completions and scores them by data_source and ground_truth, which is always "
-        "text. Tasks with tools use its tool_agent, which calls the tools in tool_config_path. "
-        "extra_info.tools has their schemas as text.",
+        note="verl samples its own completions and scores them by `data_source` and `ground_truth`, which is always "
+        "text. Tasks with tools use its `tool_agent`, which calls the tools in `tool_config_path`. "
+        "`extra_info.tools` has their schemas as text.",
     ),
 ]

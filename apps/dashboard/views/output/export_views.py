@@ -1,39 +1,51 @@
 """Exports: files for trainers, with their manifests."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django_htmx.http import trigger_client_event
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.file_downloads import explain_range
 from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, wants_fragment
-from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.chrome.row_views import action_view, list_view
+from apps.dashboard.chrome.page_request import PageRequest, read_number
+from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.export_forms import ExportForm
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.trace_forms import TraceSendForm
+from apps.dashboard.tables.list_tables import ExportListForm
+from apps.dashboard.tables.option_words import describe_options, summarize_options
 from apps.dashboard.traces.bodies import pretty
 from apps.exports.export_deletion import cancel_export, delete_export
+from apps.exports.export_filters import Filters
 from apps.exports.export_folders import named_encoding, names_in
 from apps.exports.export_orders import prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
 from apps.exports.exported_credentials import warn_of_credentials
+from apps.exports.first_rows import read_first_row
 from apps.exports.held_out_splits import split_label
 from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
 from apps.exports.trace_sends.send_orders import can_be_sent
-from apps.gym.exporters.protocol import Format, RowKind
+from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.reason_labels import label_reason
+from apps.pairs.models import PairSet
 from apps.policies.installation_redactor import fresh_redactor
+from apps.rollouts.models import Collection
+from apps.rollouts.search.keyset_pages import page_by_id
 
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
+MOST_SHOWN = 4_000
+"""Maximum characters shown of the first row."""
 MOST_SENDS = 20
 """Maximum number of sends on the page of an export."""
 KINDS: dict[RowKind, str] = {
@@ -45,7 +57,6 @@ KINDS: dict[RowKind, str] = {
 }
 
 
-export_list = list_view(Export.objects.select_related("collection", "created_by"), "exports/list.html", part="exports")
 export_delete = action_view(
     Permission.EXPORT,
     delete_export,
@@ -58,6 +69,17 @@ export_delete = action_view(
 export_cancel = action_view(Permission.EXPORT, cancel_export, Export, "export", page="export_detail")
 
 
+@allow(GET=Permission.READ)
+def export_list(request: PageRequest) -> HttpResponse:
+    """List the exports by the filters in the URL, newest first."""
+    filters = ExportListForm(request.GET)
+    exports = Export.objects.select_related("collection", "pair_set", "created_by").filter(**filters.conditions)
+    page = page_by_id(exports, request.GET.get("after", ""))
+    rows = [(export, summarize_options(Filters, export.filters)) for export in page.rows]
+    context = {"page": page, "rows": rows, "filters": filters, "has_filters": bool(rows) or filters.is_narrowed}
+    return answer(request, "exports/list.html", context, part="exports")
+
+
 @allow(GET=Permission.EXPORT, POST=Permission.EXPORT)
 def export_create(request: PageRequest) -> HttpResponse:
     """List the formats. With a format, show its options and a preview, or create the export."""
@@ -66,13 +88,37 @@ def export_create(request: PageRequest) -> HttpResponse:
     address = urlencode(given)
     if format is None:
         kinds = [(title, [one for one in FORMATS.values() if one.makes == makes]) for makes, title in KINDS.items()]
-        return render(request, "exports/formats.html", {"kinds": kinds, "address": address})
+        context = {"kinds": kinds, "address": address, "sources": _sources(given)}
+        return render(request, "exports/formats.html", context)
     if request.method != "POST":
-        form = ExportForm(format=format, initial=given)
+        form = ExportForm(format=format, initial={**_settings_again(request, format), **given})
         shown = answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
         # The preview needs the pair sets and splits of the new collection.
         return trigger_client_event(shown, "collection-shown", after="swap")
     return _order(request, format)
+
+
+def _sources(given: Mapping[str, str]) -> list[str]:
+    """Return what the URL selects for the export, in words."""
+    collection = Collection.objects.filter(pk=read_number(given.get("collection", "")) or 0).first()
+    pair_set = PairSet.objects.filter(pk=read_number(given.get("pair_set", "")) or 0).first()
+    number = len(given.get("rollouts", "").replace(",", " ").split())
+    said = [collection.label if collection else "", pair_set.title if pair_set else ""]
+    said.append(count_words(number, "selected rollout", "selected rollouts") if number else "")
+    said.append(f"filter `{given['q']}`" if given.get("q") else "")
+    return [one for one in said if one]
+
+
+def _settings_again(request: PageRequest, format: Format) -> dict[str, Any]:
+    """Return the form values of the export `?again=`, if it has this format."""
+    export = Export.objects.filter(pk=read_number(request.GET.get("again", "")) or 0, format=format.slug).first()
+    if export is None:
+        return {}
+    # Filters that do not filter are not stored. The defaults of the format must not replace them.
+    filters = {**msgspec.structs.asdict(Filters()), **export.filters}
+    named = {"rollouts": " ".join(map(str, filters["rollouts"])), "pair_set": export.pair_set_id}
+    columns = ("encoding", "validation_share", "split_seed", "mask_credentials")
+    return {**filters, **export.options, **{name: getattr(export, name) for name in columns}, **named}
 
 
 def _order(request: PageRequest, format: Format) -> HttpResponse:
@@ -116,7 +162,11 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "splits": ", ".join(
             f"{split_label(split)} {count:,}" for split, count in export.manifest.get("dataset_splits", {}).items()
         ),
-        "again": urlencode({"format": export.format, "collection": export.collection_id}),
+        "again": urlencode({"format": export.format, "collection": export.collection_id, "again": export.pk}),
+        "note": FORMATS[export.format].note if export.format in FORMATS else "",
+        "filters": describe_options(Filters, export.filters),
+        "options": describe_options(Options, export.options),
+        "first_row": _first_row(export) if user_may(request.user, Permission.EXPORT) else "",
         "others": _beside(export),
         "folder_name": _named(export) if _is_folder(export) else "",
         "all_bytes": sum(one["bytes"] for one in export.files),
@@ -166,6 +216,16 @@ def _counts(export: Export) -> dict[str, Any]:
         "unit": f"{_unit(FORMATS.get(export.format))}s",
         "dropped": [(label_reason(reason), number) for reason, number in dropped],
     }
+
+
+def _first_row(export: Export) -> str:
+    """Return the first row, redacted, indented and cut to MOST_SHOWN characters."""
+    line, redactor = read_first_row(export), fresh_redactor()
+    try:
+        text = pretty(redactor.redact_value(json.loads(line))[0])
+    except ValueError:
+        text = redactor.redact_text(line)[0]
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def _unit(format: Format | None) -> str:

@@ -1,8 +1,10 @@
 """Preference pairs: build, list, and compare two traces."""
 
-from typing import Any, get_args
+from typing import Any
 
 from django.contrib import messages
+from django.db.models import Count, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -11,19 +13,27 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.number_formats import count_words
 from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, show_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
-from apps.dashboard.chrome.row_views import action_view, list_view
+from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
+from apps.dashboard.tables.option_words import describe_option, describe_options
+from apps.dashboard.tables.pair_filters import (
+    FLAG_WORDS,
+    filter_pairs,
+    find_place,
+    next_undecided,
+    pair_query,
+    read_pair_filters,
+)
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.reason_labels import label_reason
-from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
 from apps.pairs.pair_queues import create_pair_queue
-from apps.pairs.pair_search import FLAGS, Flag, flag_pairs, flags_of
+from apps.pairs.pair_search import count_flags, flags_of
 from apps.pairs.pair_sets import (
     cancel_pair_set,
     check_collections,
@@ -37,16 +47,8 @@ from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.models import Task
 
 PREVIEWED = 20
-FLAG_WORDS: dict[Flag, str] = {
-    "long": "one side over twice as long",
-    "against_reward": "chosen has the lower reward",
-    "same_answer": "same answer",
-}
 
 
-pair_set_list = list_view(
-    PairSet.objects.select_related("collection", "created_by"), "pairs/list.html", part="pair_sets"
-)
 pair_set_cancel = action_view(Permission.PAIR, cancel_pair_set, PairSet, "pair_set", page="pair_set_detail")
 pair_set_delete = action_view(
     Permission.PAIR,
@@ -57,6 +59,23 @@ pair_set_delete = action_view(
     then="pair_set_list",
     said="{0.title} is deleted.",
 )
+
+
+@allow(GET=Permission.READ)
+def pair_set_list(request: PageRequest) -> HttpResponse:
+    """List the pair sets, each with its number of rejected and of undecided pairs."""
+    pair_sets = PairSet.objects.select_related("collection", "created_by").annotate(
+        rejected=_count_pairs(PreferencePair.Status.REJECTED), undecided=_count_pairs(PreferencePair.Status.PROPOSED)
+    )
+    page = page_by_id(pair_sets, request.GET.get("after", ""))
+    rows = [(pair_set, describe_option(Rule, "level", pair_set.level)[1]) for pair_set in page.rows]
+    return answer(request, "pairs/list.html", {"page": page, "rows": rows}, part="pair_sets")
+
+
+def _count_pairs(status: PreferencePair.Status) -> Coalesce:
+    """Return the number of pairs of a set with the status. A subquery, so that only the sets of a page are counted."""
+    pairs = PreferencePair.objects.filter(pair_set=OuterRef("pk"), status=status).order_by().values("pair_set")
+    return Coalesce(Subquery(pairs.values(number=Count("pk"))), 0)
 
 
 @allow(GET=Permission.PAIR, POST=Permission.PAIR)
@@ -129,24 +148,26 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     """Show the pair set. The page polls its live part until the set is ready."""
     pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
     pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
-    shown, changes = _shown(request), _changes(pair_set, request.GET.get("since", ""))
-    page = page_by_id(_filtered(pairs, shown), request.GET.get("after", ""), descending=False)
+    shown, changes = read_pair_filters(request.GET), _changes(pair_set, request.GET.get("since", ""))
+    page = page_by_id(filter_pairs(pairs, shown), request.GET.get("after", ""), descending=False)
     context = {
         "pair_set": pair_set,
         "counts": [(label_reason(name), count) for name, count in pair_set.counts.items()],
         "excluded": [(label_reason(name), count) for name, count in pair_set.excluded.items()],
         "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
         "page": page,
+        "decided": _count_statuses(pair_set),
+        "query": pair_query(shown),
         "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], describe_verdict(pair)) for pair in page.rows],
         "shown": shown,
         "statuses": PreferencePair.Status.choices,
         "source_choices": PreferencePair.Source.choices,
-        "flag_choices": list(FLAG_WORDS.items()),
+        "flag_choices": [(flag, FLAG_WORDS[flag], count) for flag, count in count_flags(pair_set.pairs.all()).items()],
         "further": pair_set.further.order_by("pk"),
         "versions": PairSet.objects.filter(name=pair_set.name).order_by("-version")[:20] if pair_set.name else [],
         "changes": changes,
         "changed_settings": sorted(changes.settings.items()) if changes else [],
-        "rule": [_describe(name, value) for name, value in pair_set.rule.items() if value is not None],
+        "rule": describe_options(Rule, pair_set.rule),
         "ended": pair_set.is_settled,
         "ask": ASK,
     }
@@ -155,26 +176,10 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     return answer(request, "pairs/detail.html", context, part=part, status=status)
 
 
-def _describe(name: str, value: object) -> tuple[str, str]:
-    """Return the label of an option of the rule, and its value in words."""
-    field = spec_fields(Rule).get(name)
-    label, names = (field.option.label, field.option.names) if field else (label_reason(name), {})
-    return label, {True: "yes", False: "no"}[value] if isinstance(value, bool) else names.get(str(value), str(value))
-
-
-def _shown(request: PageRequest) -> dict[str, str]:
-    known: dict[str, list[str]] = {
-        "status": PreferencePair.Status.values,
-        "source": PreferencePair.Source.values,
-        "flag": list(FLAGS),
-    }
-    return {name: request.GET.get(name, "") for name in known if request.GET.get(name, "") in known[name]}
-
-
-def _filtered(pairs: Any, shown: dict[str, str]) -> Any:
-    exact = {name: value for name, value in shown.items() if name != "flag"}
-    flag = next((flag for flag in get_args(Flag) if flag == shown.get("flag")), None)
-    return flag_pairs(pairs.filter(**exact), flag) if flag else pairs.filter(**exact)
+def _count_statuses(pair_set: PairSet) -> list[tuple[str, str, int]]:
+    """Return the value, the label and the number of pairs of each status."""
+    counts = dict(pair_set.pairs.order_by().values_list("status").annotate(Count("pk")))
+    return [(value, label, counts.get(value, 0)) for value, label in PreferencePair.Status.choices]
 
 
 def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
@@ -223,9 +228,9 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
 @allow(GET=Permission.READ)
 def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
     """Show the shared prompt once, then both attempts side by side."""
-    pairs = PreferencePair.objects.select_related("pair_set__collection", "task", "chosen", "rejected")
-    pair = get_object_or_404(pairs, pk=pk)
-    siblings = PreferencePair.objects.filter(pair_set=pair.pair_set_id).order_by("id").values_list("id", flat=True)
+    models = (f"{side}__collection__policy_model" for side in ("chosen", "rejected"))
+    pair = get_object_or_404(PreferencePair.objects.select_related("pair_set__collection", "task", *models), pk=pk)
+    shown = read_pair_filters(request.GET)
     sides = zip(("chosen", "rejected"), (pair.chosen, pair.rejected), pair.rewards, strict=True)
     traces = [(name, rollout, read_trace(rollout, rollout.attempt), reward) for name, rollout, reward in sides]
     opinions = read_opinions(pair)
@@ -241,9 +246,10 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
             "sides": traces,
             "flags": [FLAG_WORDS[flag] for flag in flags_of(pair)],
             "decisions": pair.decisions.select_related("user").order_by("-id"),
-            "undecided": _undecided_after(pair),
-            "previous": siblings.filter(id__lt=pk).last(),
-            "next": siblings.filter(id__gt=pk).first(),
+            "comparison": compare_rollouts([pair.rejected, pair.chosen]),
+            "place": find_place(pair, shown),
+            "shown": shown,
+            "query": pair_query(shown),
         },
     )
 
@@ -251,18 +257,13 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.PAIR)
 def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
     """Accept or reject one pair, then open the next undecided one. Undo stays on the pair."""
-    pair = get_object_or_404(PreferencePair, pk=pk)
-    form = DecisionForm(request.POST)
+    pair, form = get_object_or_404(PreferencePair, pk=pk), DecisionForm(request.POST)
+    shown = read_pair_filters(request.GET)
+    opened = pk
     with show_refusal(request):
         if not form.is_valid():
             raise DecisionRefused("Accept or reject the pair, or undo the decision.", "status")
         decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)
         goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
-        return redirect("dashboard:pair_detail", pk=(goes_on and _undecided_after(pair)) or pk)
-    return redirect("dashboard:pair_detail", pk=pk)
-
-
-def _undecided_after(pair: PreferencePair) -> int | None:
-    """Return the next undecided pair of the set."""
-    proposed = PreferencePair.objects.filter(pair_set=pair.pair_set_id, status=PreferencePair.Status.PROPOSED)
-    return proposed.filter(pk__gt=pair.pk).order_by("pk").values_list("pk", flat=True).first()
+        opened = (goes_on and next_undecided(pair, shown)) or pk
+    return redirect(f"{reverse('dashboard:pair_detail', args=[opened])}{pair_query(shown)}")

@@ -14,6 +14,7 @@ from apps.exports.export_preview import preview_rows
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Encoding, Export
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.reason_labels import label_reason
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
@@ -109,7 +110,7 @@ class Command(BaseCommand):
         preview = preview_rows(export, limit=limit)
         for row in preview.rows:
             self.stdout.write(json.dumps(row, ensure_ascii=False))
-        dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items())
+        dropped = ", ".join(f"{count} {label_reason(reason)}" for reason, count in preview.dropped.items())
         more = f" Stopped after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
         summary = f"Checked {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
         self.stderr.write(summary)
@@ -156,7 +157,7 @@ def _formats() -> str:
 
 def _dropped(export: Export) -> str:
     dropped = export.manifest["counts"]["dropped"]
-    return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in dropped.items()) or "none"
+    return ", ".join(f"{count} {label_reason(reason)}" for reason, count in dropped.items()) or "none"
 
 
 def _summary(export: Export) -> str:
