@@ -103,8 +103,10 @@ class Loop:
 
     def digest(self, seed: int) -> dict[str, str]:
         """Return digests of the training rows and of the new weights: runs with equal ones differ only afterwards."""
-        files = {"rows": f"demonstrations-{seed}/train.jsonl", "weights": f"trained-{seed}/model.safetensors"}
-        return {name: _digest(self.folder / path) for name, path in files.items()}
+        manifest = json.loads((self.folder / f"demonstrations-{seed}" / "manifest.json").read_text())
+        with (self.folder / f"trained-{seed}" / "model.safetensors").open("rb") as weights:
+            digests = {"rows": manifest["sha256"], "weights": hashlib.file_digest(weights, "sha256").hexdigest()}
+        return {name: digest[:16] for name, digest in digests.items()}
 
     def load_tasks(self) -> None:
         """Load training and held-out tasks as two splits of one dataset.
@@ -257,11 +259,6 @@ def _say(line: str) -> None:
 def _json_in(said: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     return found
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _python_of(name: str) -> Path:
