@@ -92,7 +92,7 @@ class TaskSelection:
     dataset: Dataset = field(metadata=described("Dataset"))
     version: Annotated[
         int | None,
-        Option("Version", low=1, high=MAX_INTEGER, none="the latest version"),
+        Option("Version", low=1, high=MAX_INTEGER, none="latest"),
     ] = None
     repeats: Annotated[int, Option("Rollouts per task", low=1, high=MAX_REPEATS)] = 1
     limit: Annotated[

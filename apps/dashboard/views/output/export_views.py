@@ -38,6 +38,7 @@ from apps.exports.trace_sends.send_orders import can_be_sent
 from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.reason_labels import label_reason
+from apps.gym.redaction.shortening import shorten
 from apps.pairs.models import PairSet
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection
@@ -225,7 +226,7 @@ def _first_row(export: Export) -> str:
         text = pretty(redactor.redact_value(json.loads(line))[0])
     except ValueError:
         text = redactor.redact_text(line)[0]
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return shorten(text, MOST_SHOWN)
 
 
 def _unit(format: Format | None) -> str:
