@@ -194,7 +194,7 @@ def describe_check(version: DatasetVersion) -> str:
     if not found["less"]:
         which = "All" if version.gold_next is None else "The first"
         return (
-            f"{which} {checked:,} expected answers get full reward."
+            f"{which} {checked:,} scored expected answers get full reward."
             if checked > 1
             else "The expected answer gets full reward."
         )

@@ -62,7 +62,7 @@ def test_sample_data_leads_to_a_dpo_file_in_few_clicks(chromium: Browser, empty_
     click(page.get_by_role("main").get_by_role("button"), r"/$")
     click(page.get_by_role("button", name="Load sample data"), r"/collections/\d+/$")
     expect(page.locator("#collection-progress .chip").first).to_contain_text("completed", timeout=DEADLINE * 1000)
-    click(page.get_by_role("link", name="See causes"), r"/failures/$")
+    click(page.get_by_role("link", name="Show causes"), r"/failures/$")
     groups = page.get_by_test_id("cause")
     page.wait_for_timeout(100)
     while not groups.count() or page.get_by_role("status").get_by_role("link", name="Refresh").count():

@@ -55,7 +55,7 @@ def _range(interval: Interval, *, points: bool) -> str:
 
 
 def _end(value: float, digits: int) -> str:
-    """Format an end of an interval. One more digit shows on which side of 0 an end is that rounds to 0."""
+    """Format an end of an interval. Add a digit if the end would round to 0, so that its sign stays visible."""
     return fixed(value, digits if abs(value) >= 0.5 * 10**-digits else digits + 1)
 
 

@@ -69,7 +69,7 @@ def find_place(pair: PreferencePair, shown: Mapping[str, str]) -> PairPlace:
 
 
 def next_undecided(pair: PreferencePair, shown: Mapping[str, str]) -> int | None:
-    """Return the next undecided pair of the set that matches the filters, whatever status they ask for."""
+    """Return the next undecided pair of the set that matches the filters. The filter by status is ignored."""
     wanted = {**shown, "status": PreferencePair.Status.PROPOSED.value}
     later = filter_pairs(PreferencePair.objects.filter(pair_set=pair.pair_set_id, pk__gt=pair.pk), wanted)
     return later.order_by("pk").values_list("pk", flat=True).first()

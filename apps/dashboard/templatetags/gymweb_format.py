@@ -192,9 +192,9 @@ def collection_chip(collection: Collection) -> SafeString:
 
 @register.filter
 def health_chip(checked: Environment | PolicyModel) -> SafeString:
-    """Render the health of an environment or a model. Without a server, it runs in the process of the worker."""
+    """Render the health of an environment or a model. Without a server, it runs in the worker process."""
     if checked.health == Health.UNKNOWN and not checked.has_server:
-        return format_html('<span class="muted">{}</span>', "in process")
+        return format_html('<span class="muted">{}</span>', "no server to check")
     return status_chip(checked.health, checked.get_health_display())
 
 

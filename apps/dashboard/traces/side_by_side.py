@@ -60,8 +60,8 @@ class Line:
 class Outcome:
     """A property of each rollout as text; numbers also have the difference from the first rollout.
 
-    `best` and `worst` are indexes into `values`, empty if all values are equal, none is better, or there are only two:
-    the difference shows which is better.
+    `best` and `worst` are indexes into `values`, empty if all values are equal, if no value is better, or with
+    only two values, where the difference is shown instead.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Texts of the rows that are not columns of Rollout: both answers, the reason of the reward, and a short task."""
+"""Texts of the rows that are not columns of Rollout: the extracted and expected answers, the reason for the reward, and
+a short task."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
