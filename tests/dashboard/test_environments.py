@@ -237,4 +237,4 @@ def test_tools_that_a_server_named_are_shown(pages: Client):
 def test_lists_and_pages_say_that_built_in_environments_run_in_process(pages: Client):
     environment = make_environment(adapter="builtin", builtin="calculator")
     for url in ("/environments/", f"/environments/{environment.slug}/"):
-        assert '<span class="muted">in process</span>' in pages.get(url).text
+        assert '<span class="muted">no server to check</span>' in pages.get(url).text

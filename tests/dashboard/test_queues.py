@@ -458,7 +458,7 @@ def test_the_page_of_a_queue_shows_the_verdicts_and_for_leads_the_repeats(pages:
     assert 'id="answers-title"' not in pages.get(f"/queues/{queue.pk}/").text
     judge(queue, ann, "b")
     page = pages.get(f"/queues/{queue.pk}/").text
-    assert ("B better: <strong>1</strong>" in page, "4 items, 2 repeated" in page) == (True, True)
+    assert ("B better: <strong>1</strong>" in page, "4 items, 2 repeats" in page) == (True, True)
     assert ("Between reviewers" in page, "at least 2 reviews per item" in page, faults(page)) == (False, True, [])
     (row,) = pages.get("/queues/").context["rows"]
     assert (row[0].done, row[0].wanted) == (1, 6)
