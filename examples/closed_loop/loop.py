@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=500, help="to train on")
     parser.add_argument("--held-out", type=int, default=500, help="to measure on")
     parser.add_argument("--repeats", type=int, default=4, help="attempts at each task, on both sides")
-    parser.add_argument("--seats", type=int, default=32, help="attempts at a time; 1 makes runs of a seed equal")
+    parser.add_argument("--seats", type=int, default=32, help="attempts at a time; default: %(default)s")
     parser.add_argument("--epochs", type=float, default=2.0)
     parser.add_argument("--rate", type=float, default=5e-4)
     options = parser.parse_args()
