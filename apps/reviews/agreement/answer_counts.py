@@ -49,7 +49,7 @@ def read_answers(queue: Queue, *, could_see_results: bool | None = None) -> list
 
 
 def read_wins(queue: Queue, *, could_see_results: bool | None = None) -> list[ModelWins]:
-    """Return the models of the queue, most often preferred first.
+    """Return the models of the queue, highest share of won comparisons first.
 
     Comparisons of two rollouts of the same model do not count. The result is empty while an open queue hides models.
     """

@@ -35,7 +35,7 @@ _RESERVED = """
 
 
 class Reservations:
-    """The slots reserved by one worker. Used only on its database thread, outside of transactions."""
+    """The slots reserved by one worker. Used only on its database thread; on PostgreSQL, outside of transactions."""
 
     def __init__(self) -> None:
         self._lease = 0

@@ -76,7 +76,7 @@ def drain_lease(*, worker_id: int) -> None:
 
 
 def release_lease(*, worker_id: int) -> int:
-    """Requeue the rollouts of this worker and end its lease. Return the number of requeued rollouts."""
+    """Requeue the rollouts of this worker and end its lease. Return how many rollouts it had."""
     with transaction.atomic():
         Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
         delete_stale_reservations()

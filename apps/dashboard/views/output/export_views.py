@@ -207,7 +207,7 @@ def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _counts(export: Export) -> dict[str, Any]:
-    """Return the number of rows by outcome, most frequent first."""
+    """Return the number of rollouts, pairs or tasks by outcome, most frequent first."""
     counts = export.manifest.get("counts", {})
     if not {"considered", "written_from", "dropped"} <= set(counts):
         return {}
