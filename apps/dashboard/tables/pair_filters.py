@@ -24,7 +24,7 @@ _VALUES: dict[str, list[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PairPlace:
-    """The place of a pair among the pairs that match the filters. `total` includes the pair even if it does not match."""
+    """The place of a pair among all that match the filters. `total` includes it even if it does not match."""
 
     number: int
     total: int

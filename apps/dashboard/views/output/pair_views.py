@@ -73,7 +73,7 @@ def pair_set_list(request: PageRequest) -> HttpResponse:
 
 
 def _count_pairs(status: PreferencePair.Status) -> Coalesce:
-    """Return an expression that counts the pairs of a set with the status. A subquery, so that only the sets of a page are counted."""
+    """Return an expression: the pairs of a set with the status. A subquery, so that only sets of the page count."""
     pairs = PreferencePair.objects.filter(pair_set=OuterRef("pk"), status=status).order_by().values("pair_set")
     return Coalesce(Subquery(pairs.values(number=Count("pk"))), 0)
 
