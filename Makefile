@@ -59,9 +59,11 @@ screenshots: $(INSTALLED_DEV) ## the pictures of docs/use/tour.md and docs/use/e
 test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# Tests of one file share a server and what earlier ones stored: they run in order, in one process.
-test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
+# Tests of one file share a server and what earlier ones stored: they run in order, in one process. Containers change the
+# network of the machine, at which Chromium gives up its requests: they run before the browsers.
+test-slow: $(INSTALLED_DEV) ## containers, browsers, whole processes, every route and role, generated requests
+	$(BIN)/python -m pytest -m slow tests/containers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/containers --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size

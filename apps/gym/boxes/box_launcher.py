@@ -12,7 +12,7 @@ SOCKET = "/run/capture.sock"
 
 LAUNCHER = textwrap.dedent(
     """
-    import os, resource, socket, sys, threading
+    import os, resource, select, signal, socket, sys, threading
 
     def bound(name, value):
         kind = getattr(resource, "RLIMIT_" + name)
@@ -43,8 +43,18 @@ LAUNCHER = textwrap.dedent(
             copy(client, server)
             back.join()
 
+    def end_with(pipe):
+        watched = select.poll()
+        watched.register(pipe, 0)
+        watched.poll()  # until nothing reads the pipe
+        try:
+            os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+
     def serve(listener):
         os.setsid()
+        threading.Thread(target=end_with, args=(int(started),), daemon=True).start()
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
@@ -57,7 +67,6 @@ LAUNCHER = textwrap.dedent(
         bound(name, value)
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
     if os.fork() == 0:
-        os.close(int(started))
         serve(listener)
     listener.close()
     os.write(int(started), b"1")
@@ -73,6 +82,11 @@ LAUNCHER = textwrap.dedent(
 
 
 def launcher_arguments(python: str, *, processes: int, largest: int, started: int) -> list[str]:
-    """Return the arguments that precede the command. One byte is written to `started` before it runs."""
+    """Return the arguments that precede the command.
+
+    `started` is the writing end of a pipe: one byte is written to it before the command runs, and all processes of the
+    box end when nothing reads it any more. bubblewrap's `--die-with-parent` alone misses a parent that ends while the
+    box starts.
+    """
     given = [str(processes), str(largest), str(PORT), SOCKET, str(started)]
     return [python, "-I", "-S", "-B", "-c", LAUNCHER, *given]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from contextlib import asynccontextmanager
 
 import pytest
@@ -128,3 +129,23 @@ def test_a_missing_bubblewrap_is_named(monkeypatch):
     monkeypatch.setattr("apps.gym.sandbox.bubblewrap.shutil.which", lambda *_, **__: None)
     with pytest.raises(BoxFailed, match="bwrap is not installed: apt-get install bubblewrap"):
         run(["true"])
+
+
+def test_processes_end_with_a_worker_that_bubblewrap_did_not_watch_yet(monkeypatch):
+    pipes, pipe = [], os.pipe
+    monkeypatch.setattr(os, "pipe", lambda: pipes.append(pipe()) or pipes[-1])
+
+    async def run():
+        async with box() as made, asyncio.timeout(30):
+            pipes.clear()
+            running = asyncio.create_task(made.exec(["sh", "-c", "touch ready; sleep 600"], {}))
+            while await made.download("ready", 1) is None:
+                await asyncio.sleep(0.01)
+            # As in a worker that was killed, nothing reads the pipe any more.
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, pipes[0][0])
+            os.close(nothing)
+            with pytest.raises(BoxFailed, match="did not start"):
+                await running
+
+    asyncio.run(run())
