@@ -277,6 +277,8 @@ WORKER_MEMORY_MB = env.whole("GYMWEB_WORKER_MEMORY_MB", default=512, least=64, m
 WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
 # Address on which a worker listens for external agents, and at which web processes reach it.
 CAPTURE_HOST = env.text("GYMWEB_CAPTURE_HOST", default="127.0.0.1")
+# True: external agents send their calls to this address of the worker, not through a web process.
+CAPTURE_DIRECT = env.switch("GYMWEB_CAPTURE_DIRECT", default=False)
 # Command agents: folders that they may read; concurrent agents of a worker (0: four for each processor); memory and
 # files of each agent.
 AGENT_MOUNTS = env.texts("GYMWEB_AGENT_MOUNTS")

@@ -8,7 +8,8 @@ process of its own, on a SQLite of its own. One JSON object for each measurement
   streams with two events and of idle processes.
 - `first`: milliseconds by which the first streamed byte arrives after the model has sent it, at 8 and at 64 streams.
 
-With `--profile PATH` the worker writes a profile there (see the module pstats). Its figures are higher then.
+With `--direct` the calls go to the worker itself (`GYMWEB_CAPTURE_DIRECT`). With `--profile PATH` the worker writes a
+profile there (see the module pstats). Its figures are higher then.
 """
 
 import asyncio
@@ -185,6 +186,7 @@ async def measure(measured: Measured, options: Any) -> None:
 def main() -> None:
     parser = parse_sizes(__doc__, calls=400, events=400, kb=50, pause=20)
     parser.add_argument("--profile", default="")
+    parser.add_argument("--direct", action="store_true")
     options = parser.parse_args()
     end_servers_when_stopped()
     with ExitStack() as stack:
@@ -200,7 +202,8 @@ def main() -> None:
         }
         key = prepare(var)
         in_own_process(_register, var, models)
-        settings = own_settings(var, GYMWEB_OUTBOUND_ALLOW="127.0.0.1", GYMWEB_LOG_LEVEL="WARNING")
+        chosen = {"GYMWEB_CAPTURE_DIRECT": str(int(options.direct)), "GYMWEB_LOG_LEVEL": "WARNING"}
+        settings = own_settings(var, GYMWEB_OUTBOUND_ALLOW="127.0.0.1", **chosen)
         served = stack.enter_context(serving(var, "--no-worker", **settings))
         worker = stack.enter_context(_worker(settings, options.profile))
         asyncio.run(_run(served.port, key, worker, served.process.pid, options))

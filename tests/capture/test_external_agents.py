@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,7 +21,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from apps.rollouts.serving.attempt_commands import MAX_WAITING
-from tests.clients.site import Site
+from tests.clients.site import Site, open_site
 from tests.deadlines import DEADLINE
 from tests.factories import make_row
 from tests.rollouts.work import serve_chat
@@ -90,6 +91,18 @@ async def test_an_agent_takes_a_task_calls_the_model_and_gets_a_reward(site: Sit
 
 
 async def test_streams_reach_the_agent_and_say_their_usage(site: Site) -> None:
+    assert (await take_and_stream(site))["openai_base_url"].startswith(f"{site.base}/capture/")
+
+
+async def test_agents_call_the_worker_itself_where_that_is_allowed(tmp_path: Path) -> None:
+    with open_site(tmp_path, GYMWEB_CAPTURE_DIRECT="1") as direct:
+        offer = await take_and_stream(direct)
+    assert offer["mcp_url"].startswith("http://127.0.0.1:")
+    assert not offer["mcp_url"].startswith(direct.base)
+
+
+async def take_and_stream(site: Site) -> Any:
+    """Take an attempt, stream a reply and finish. Return the offer."""
     async with AsyncGymWeb(site.base, site.key) as gym:
         offer = await take(gym, await plan(gym, site))
         async with client_of(offer) as client:
@@ -106,6 +119,7 @@ async def test_streams_reach_the_agent_and_say_their_usage(site: Site) -> None:
         assert usage is not None and usage.completion_tokens > 0
         await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
         assert (await ended(gym, offer["rollout"]))["reward"] == 1.0
+    return offer
 
 
 async def test_the_first_end_counts_and_an_equal_one_gets_its_answer(site: Site) -> None:

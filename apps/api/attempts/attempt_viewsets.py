@@ -164,8 +164,9 @@ class AttemptViewSet(TableViewSet):
         return Response(EndedAttemptSerializer(ended).data, status=HTTPStatus.ACCEPTED)
 
     def _answer_offer(self, request: Request, offer: dict[str, Any], status: HTTPStatus) -> Response:
-        secret = offer.pop("secret")
-        base = request.build_absolute_uri(f"/capture/{secret}")
+        secret, address = offer.pop("secret"), offer.pop("address")
+        path = f"/capture/{secret}"
+        base = f"http://{address}{path}" if address else request.build_absolute_uri(path)
         shown = {
             **offer,
             "openai_base_url": f"{base}/v1",

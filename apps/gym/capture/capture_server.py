@@ -5,7 +5,6 @@ Gym's agents call `/ng-rollout/<secret>/v1/responses`. A secret belongs to one a
 `handle_command` answers the requests of web processes.
 """
 
-import asyncio
 import hashlib
 import logging
 import math
@@ -17,22 +16,20 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from apps.gym.capture.capture_wires import TOO_LONG, CaptureWire, ChatWire, StreamWriter
+from apps.gym.capture.capture_wires import CaptureWire, ChatWire
 from apps.gym.capture.captured_attempt import CapturedAttempt
 from apps.gym.capture.captured_commands import CallRefused, attempt_ended, outcome
 from apps.gym.capture.captured_messages import MessagesWire
-from apps.gym.capture.captured_replies import Call
 from apps.gym.capture.captured_responses import ResponsesWire
 from apps.gym.capture.command_paths import COMMANDS
+from apps.gym.capture.delta_stream import DeltaStream, check_length
 from apps.gym.capture.mcp_answers import answer_mcp
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object
-from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.dialect import SamplingRefused
 from apps.gym.wires.messages_reply import write_models, write_token_count
 from apps.gym.wires.messages_request import BadMessages
-from apps.gym.wires.protocol import Reply
 
 logger = logging.getLogger(__name__)
 
@@ -161,33 +158,26 @@ class CaptureServer:
         if request.path.endswith("/count_tokens"):
             return _json(write_token_count(captured.items, captured.tools))
         repeats = request.headers.get("x-stainless-retry-count", "0")
-        deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+        stream = DeltaStream(request) if captured.stream else None
         call = attempt.ask(
             captured,
             wire=wire.name,
             digest=hashlib.sha256(body).digest(),
             is_repeated=repeats.isdigit() and int(repeats) > 0,
             hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
-            on_delta=deltas.put_nowait if captured.stream else None,
+            on_delta=stream.add if stream else None,
         )
         is_whole = False
         try:
-            if captured.stream:
-                writer = wire.open_stream(captured, f"call_{call.number}")
-                response, is_whole = await _stream(request, call, deltas, writer)
+            if stream:
+                response, is_whole = await stream.run(call, wire.open_stream(captured, f"call_{call.number}"))
             else:
-                written = wire.write(_checked(await outcome(call.reply)), captured, f"call_{call.number}")
+                written = wire.write(check_length(await outcome(call.reply)), captured, f"call_{call.number}")
                 response = await _send(request, orjson.dumps(written))
                 is_whole = True
         finally:
             attempt.mark_served(call, is_whole=is_whole)
         return response
-
-
-def _checked(reply: Reply) -> Reply:
-    if reply.finish_reason == "context_length":
-        raise CallRefused(400, "The conversation is longer than the context of the model.", TOO_LONG)
-    return reply
 
 
 async def _send(request: web.Request, content: bytes) -> web.StreamResponse:
@@ -196,47 +186,6 @@ async def _send(request: web.Request, content: bytes) -> web.StreamResponse:
     await response.prepare(request)
     await response.write(content)
     await response.write_eof()
-    return response
-
-
-async def _stream(
-    request: web.Request, call: Call, deltas: "asyncio.Queue[Delta | None]", writer: StreamWriter
-) -> tuple[web.StreamResponse, bool]:
-    """Pass deltas on as they come, and end the stream when the call is stored.
-
-    The second value is False if the call failed after the stream began: then the stream breaks.
-    """
-    call.reply.add_done_callback(lambda _: deltas.put_nowait(None))
-    response: web.StreamResponse | None = None
-    try:
-        while (delta := await deltas.get()) is not None:
-            content = b"" if response else writer.begin()
-            response = response or await _begin_stream(request)
-            content += writer.add(delta)
-            while not deltas.empty() and (delta := deltas.get_nowait()) is not None:
-                content += writer.add(delta)
-            await response.write(content)
-            if delta is None:
-                break
-        last = writer.end(_checked(await outcome(call.reply)))
-    except ConnectionError:
-        raise
-    except Exception:
-        if response is None:
-            raise
-        if request.transport is not None:
-            request.transport.abort()
-        return response, False
-    if response is None:
-        response, last = await _begin_stream(request), writer.begin() + last
-    await response.write(last)
-    await response.write_eof()
-    return response, True
-
-
-async def _begin_stream(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    await response.prepare(request)
     return response
 
 

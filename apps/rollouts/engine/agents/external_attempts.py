@@ -180,10 +180,10 @@ class ExternalAttempts:
         if end.claimer != attempt.claimer:
             raise CallRefused(403, "Another user claimed this attempt.", "not_yours")
         if command == "describe":
-            return 200, attempt.describe()
+            return 200, self._describe(attempt)
         if command == "extend":
             attempt.captured.extend()
-            return 200, attempt.describe()
+            return 200, self._describe(attempt)
         ended = await attempt.captured.end(end)
         return 202, {"rollout": attempt.claim.rollout_id, "attempt": attempt.claim.attempt, "command": ended.command}
 
@@ -207,6 +207,9 @@ class ExternalAttempts:
             attempt.captured.abandon()
             raise
 
+    def _describe(self, attempt: ExternalAttempt) -> dict[str, Any]:
+        return {**attempt.describe(), "address": self._address if settings.CAPTURE_DIRECT else ""}
+
     async def _offer(self, attempt: ExternalAttempt, claimer: int) -> tuple[int, dict[str, Any]]:
         async with asyncio.timeout(OPEN_SECONDS):
             await asyncio.shield(attempt.captured.opened)
@@ -214,7 +217,7 @@ class ExternalAttempts:
             raise attempt_ended()
         attempt.claimer = claimer
         attempt.secret = self._server.open(attempt.captured, self._worker)
-        return 201, attempt.describe()
+        return 201, self._describe(attempt)
 
 
 def _abandon(claiming: "asyncio.Future[ExternalAttempt | None]") -> None:
