@@ -18,7 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, WordsFilter
 from apps.api.framework.record_serializers import make_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.exports.export_deletion import cancel_export, delete_export
@@ -26,6 +26,7 @@ from apps.exports.export_filters import filters_of
 from apps.exports.export_folders import names_in, rows_path
 from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
 from apps.exports.export_preview import Preview, preview_rows
+from apps.exports.export_search import search_exports
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Encoding, Export
 from apps.exports.ranged_downloads import stream_file
@@ -138,6 +139,11 @@ class FormatSerializer(serializers.Serializer[Any]):
 
 
 class ExportFilter(django_filters.FilterSet):
+    q = WordsFilter(
+        search_exports,
+        "Only exports that have each of these words in the format, the encoding, the creator, or the name of the "
+        "collection, dataset or pair set.",
+    )
     format = django_filters.ChoiceFilter(choices=_FORMATS)
     state = django_filters.ChoiceFilter(choices=Export.State.choices)
     collection = IdFilter("collection")

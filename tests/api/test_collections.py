@@ -317,6 +317,8 @@ def test_a_deletion_is_accepted_and_says_how_far_it_is(engineer, collection, dja
     Export.objects.update(state="writing")
     assert engineer.delete(f"/api/v1/exports/{export.pk}/").json()["type"] == "urn:gymweb:problem:being-written"
     Export.objects.update(state="ready")
+    for q, found in ((f"nemo #{export.pk}", [export.pk]), ("dpo", [])):
+        assert [row["id"] for row in engineer.get("/api/v1/exports/", {"q": q}).json()["results"]] == found
     with django_capture_on_commit_callbacks(execute=True):
         assert engineer.delete(f"/api/v1/exports/{export.pk}/").status_code == 204
     assert not Path(export.path).exists()

@@ -121,6 +121,7 @@ def test_a_matrix_compares_models(viewer, collection):
     found = viewer.get("/api/v1/collections/matrix/", {"rows": "version", "baseline": f"{slug}@v1"}).json()
     (row,) = found["rows"]
     assert (row["name"], row["cells"][0]["value"], row["cells"][0]["tasks"]) == (f"{slug}@v1", 0.5, 3)
+    assert (row["cells"][0]["value_low"], row["cells"][0]["value_high"]) == (None, None)
     for query, pointer in (({"columns": "tag"}, "?dataset"), ({"k": "0"}, "?k"), ({"baseline": "x"}, "?baseline")):
         answer = viewer.get("/api/v1/collections/matrix/", query)
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)

@@ -22,7 +22,7 @@ from apps.gym.reason_labels import label_reason
 from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
-from tests.factories import make_collection, make_rollout, make_trace
+from tests.factories import make_collection, make_rollout, make_trace, make_user
 
 pytestmark = pytest.mark.django_db
 CREATE = "/exports/new/"
@@ -382,7 +382,10 @@ def test_the_list_is_filtered_and_tells_exports_of_one_format_apart():
     collection, other, client = make_collection(), make_collection(), signed_in()
     pair_set = PairSet.objects.create(collection=other, name="sums")
     Export.objects.create(format="trl_sft", collection=collection, filters={"min_reward": 0.7, "dedupe": True})
-    Export.objects.create(format="trl_dpo", collection=other, pair_set=pair_set, state="failed")
+    creator = make_user(username="Ada")
+    Export.objects.create(
+        format="trl_dpo", collection=other, pair_set=pair_set, state="failed", encoding="parquet", created_by=creator
+    )
     page = client.get("/exports/").text
     assert "minimum reward 0.7, deduplicate" in page
     assert f'<a href="/pair-sets/{pair_set.pk}/">sums v1</a>' in page
@@ -393,6 +396,14 @@ def test_the_list_is_filtered_and_tells_exports_of_one_format_apart():
         ("state=failed", [two]),
         ("state=ready", []),
         ("format=unknown", [two, one]),
+        ("q=TRL", [two, one]),
+        ("q=sft+conversations", [one]),
+        (f"q=%23{two.pk}", [two]),
+        ("q=parquet", [two]),
+        ("q=dpo+sums", [two]),
+        ("q=sft+sums", []),
+        ("q=ada", [two]),
+        ("q=TRL&state=failed", [two]),
     ):
         assert [row for row, _ in client.get(f"/exports/?{query}").context["rows"]] == shown, query
 
@@ -411,6 +422,21 @@ def test_the_first_row_is_shown_to_those_who_may_download(tmp_path, name):
     assert "First row" not in signed_in(Role.VIEWER).get(url(export)).text
     for file in tmp_path.rglob("*.jsonl*"):
         file.unlink()
+    assert "First row" not in signed_in().get(url(export)).text
+
+
+def test_the_first_row_of_parquet_is_shown(tmp_path):
+    collection = make_collection(state="completed")
+    make_rollout(collection, trace=make_trace("four", 1.0))
+    export = write_export(
+        export=queue_export(ExportOrder(format="trl_sft", collection=collection, encoding="parquet"), user=None),
+        path=tmp_path / "made",
+    )
+    row = json.loads(signed_in().get(url(export)).context["first_row"])
+    assert (row["reward"], row["messages"][-1]["content"]) == (1.0, "four")
+    assert "First row" not in signed_in(Role.VIEWER).get(url(export)).text
+    [file] = tmp_path.rglob("*.parquet")
+    file.write_bytes(b"PAR1" + bytes(20))
     assert "First row" not in signed_in().get(url(export)).text
 
 

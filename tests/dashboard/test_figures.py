@@ -235,6 +235,12 @@ def test_failures_lead_to_rollouts_queues_and_exports():
     low = f"{reverse('dashboard:rollout_list')}?collection={collection.pk}&q=reward:%3C0.5"
     assert low.replace("&", "&amp;") in page
     assert [row.pk for row in signed_in().get(low).context["page"].rows] == [rollout.pk]
+    error = make_rollout(collection, status="failed", reward=None, stop_reason="", error_kind="timed_out")
+    make_rollout(collection, reward=0.5)
+    unsolved = f"{reverse('dashboard:rollout_list')}?collection={collection.pk}&q=flag:unsolved"
+    reply = signed_in().get(at(collection, "failures"))
+    assert (unsolved.replace("&", "&amp;") in reply.text, reply.context["failures"].unsolved) == (True, 2)
+    assert [row.pk for row in signed_in().get(unsolved).context["page"].rows] == [error.pk, rollout.pk]
     # A viewer can neither review nor export.
     page = signed_in(Role.VIEWER).get(at(collection, "failures")).text
     assert (f"q=cause:{cause}" in page, f"filter=cause:{cause}" in page, "q=-cause" in page) == (True, False, False)

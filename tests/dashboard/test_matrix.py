@@ -33,8 +33,10 @@ def test_the_matrix_offers_and_uses_a_baseline(filled):
     client = signed_in(Role.VIEWER)
     page = client.get(reverse(MATRIX)).text
     assert ("baseline=old" in page, "▲ +1.000" in page) == (True, False)
+    assert ("0.566 to 1.000" in page, "0.000 to 0.434" in page) == (True, True)
     page = client.get(reverse(MATRIX), {"baseline": "old"}).text
     assert "▲ +1.000" in page
+    assert f'href="{reverse(MATRIX)}?"' in page
 
 
 def test_a_baseline_of_other_rows_is_ignored(filled):
@@ -55,6 +57,9 @@ def test_the_matrix_is_a_csv_file(filled):
         ("new", "sums", "1.0", "1.0"),
         ("old", "sums", "0.0", ""),
     ]
+    assert header[-2:] == ["value_low", "value_high"]
+    ends = sorted(tuple(map(float, line[-2:])) for line in lines)
+    assert ends == [pytest.approx((0.0, 0.434482), abs=1e-6), pytest.approx((0.565518, 1.0), abs=1e-6)]
 
 
 def test_an_empty_installation_has_an_empty_matrix(db):

@@ -83,6 +83,7 @@ def test_flags_are_listed_by_their_meaning():
         ("flag:no_usage", ["a"]),
         ("flag:lost", []),
         ("flag:unscored", ["b"]),
+        ("-flag:unsolved", ["b", "a"]),
         ("-reward:*", ["b"]),
         ("split:train", ["b"]),
         ("-split:train", ["a"]),

@@ -15,11 +15,13 @@ from apps.exports.export_deletion import delete_export
 from apps.exports.export_folders import default_path
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
+from apps.exports.first_rows import read_first_row
 from apps.exports.models import Export
 from apps.exports.parquet_files import ParquetFile
 from apps.exports.row_files import JsonLinesFile
 from apps.gym.exporters.registry import FORMATS
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
+from tests.images import png_url
 
 FEATURES = {
     "messages": "json[]",
@@ -72,6 +74,28 @@ def test_parquet_keeps_different_arguments_apart_and_writes_no_null_into_them(tm
     assert kinds["extra"] == "extension<arrow.json>"
     assert kinds["messages"] == "list<element: extension<arrow.json>>"
     assert (file.rows, file.longest_row) == (2, max(len(json.dumps(row, separators=(",", ":"))) for row in ROWS))
+
+
+def test_the_first_row_of_parquet_has_placeholders_for_images_and_large_columns(tmp_path, monkeypatch):
+    features = {**FEATURES, "images": "image[]"}
+    rows = [{**row, "images": [png_url(shade=1), png_url(shade=2)]} for row in ROWS]
+    file = ParquetFile(tmp_path / "train.parquet", split="train", features=features)
+    file.write(rows, [orjson.dumps(row) for row in rows])
+    file.finish()
+    export = Export(state="ready", path=str(tmp_path), manifest={"files": [{"name": "train.parquet"}]})
+    assert json.loads(read_first_row(export)) == {**ROWS[0], "images": "(2 images)"}
+    monkeypatch.setattr("apps.exports.first_rows.MAX_COLUMN_BYTES", 100)
+    assert json.loads(read_first_row(export))["messages"].startswith("(column of ")
+    monkeypatch.setattr("apps.exports.first_rows.LONGEST", 50)
+    assert len(read_first_row(export)) == 50
+    file.path.unlink()
+    assert read_first_row(export) == ""
+
+
+def test_the_first_row_of_parquet_without_rows_is_empty(tmp_path):
+    ParquetFile(tmp_path / "train.parquet", split="train", features=FEATURES).finish()
+    export = Export(state="ready", path=str(tmp_path), manifest={"files": [{"name": "train.parquet"}]})
+    assert read_first_row(export) == ""
 
 
 def test_parquet_is_written_in_small_row_groups(tmp_path, monkeypatch):

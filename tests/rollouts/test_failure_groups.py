@@ -127,6 +127,19 @@ def test_a_filter_selects_and_excludes_a_group():
     assert list(filter_rollouts(rollouts, f"-cause:{cause}")) == [other]
 
 
+def test_a_filter_selects_and_excludes_the_unsolved_rollouts():
+    lenient, strict = make_collection(solve_threshold=0.5), make_collection(solve_threshold=0.9)
+    low, solved = attempt(lenient, 0.25), attempt(lenient, 0.5)
+    error, unscored = failed(lenient, "no reply"), attempt(lenient, None)
+    queued = make_rollout(lenient, reward=None, trace=[], status="queued", stop_reason="", attempt=0)
+    other = attempt(strict, 0.5)
+    rollouts = Rollout.objects.order_by("pk")
+    assert list(filter_rollouts(rollouts, "flag:unsolved")) == [low, error, other]
+    assert list(filter_rollouts(rollouts, "-flag:unsolved")) == [solved, unscored, queued]
+    of_one = filter_rollouts(rollouts, f"collection:{lenient.pk} flag:unsolved")
+    assert of_one.count() == read_failures(lenient).unsolved == 2
+
+
 def test_a_rollout_that_is_solved_later_loses_its_causes():
     collection = make_collection()
     rollout = attempt(collection, 0.0, "no answer")

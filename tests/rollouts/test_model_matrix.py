@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from apps.policies.models import PolicyModel
+from apps.rollouts.metrics.mean_intervals import measure_intervals
 from apps.rollouts.metrics.model_matrix import Matrix, MatrixRefused, MatrixSpec, build_matrix
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, Suite
@@ -76,6 +77,51 @@ def test_differences_are_paired_with_the_baseline(sums, models):
     # The 97.5 % quantile of t with five degrees of freedom, as scipy.stats.t.ppf gives it.
     half = 2.570581835636314 * statistics.stdev(steps) / 6**0.5
     assert difference.high - difference.mean == pytest.approx(half, rel=1e-3)
+
+
+def interval(matrix: Matrix, column: int = 0) -> tuple[float | None, float | None]:
+    return matrix.rows[0].cells[column].value_low, matrix.rows[0].cells[column].value_high
+
+
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        [[1.0, 1.0, 0.0, 0.0, 1.0, 1.0]],
+        [[1.0, 1.0, 0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]],
+        [[1.0] * 6, [1.0] * 6],
+        [[0.1, 0.7, 0.25, 1.0, 0.5, 0.5], [0.0, 0.3, 0.5, 1.0, 0.5, 0.9]],
+        [[-1.0, 0.5, 1.0, 1.0, 0.0, 0.25]],
+        [[3.0, 0.5, -2.0, 1.0, 0.0, 0.25], [1.0, 2.0, 0.0, 0.0, 0.0, 7.0]],
+    ],
+)
+def test_a_value_has_the_interval_of_the_list_of_collections(sums, models, attempts):
+    collection = collect(sums, models[0], attempts[0])
+    for further in attempts[1:]:
+        for task, reward in zip(sums.tasks.order_by("index"), further, strict=True):
+            make_rollout(collection, task=task, reward=reward, trace=[], repeat=1)
+    collection.rewarded, collection.reward_sum = 6 * len(attempts), sum(map(sum, attempts))
+    collection.save()
+    assert interval(build_matrix(MatrixSpec())) == pytest.approx(measure_intervals([collection])[collection.pk])
+
+
+def test_pass_at_k_has_an_interval(sums, models):
+    collection = collect(sums, models[0], [1.0] * 3 + [0.0] * 3)
+    # Six tasks, half of them solved: scipy.stats.binomtest(3, 6).proportion_ci(method="wilson")
+    wilson = pytest.approx((0.187617, 0.812383), abs=1e-6)
+    assert interval(build_matrix(MatrixSpec(k=1))) == wilson
+    for task in sums.tasks.all():
+        make_rollout(collection, task=task, reward=0.0, trace=[], repeat=1)
+    assert interval(build_matrix(MatrixSpec(k=2))) == wilson
+    low, high = interval(build_matrix(MatrixSpec(k=1)))
+    assert 0 < low < 0.25 < high < 0.8
+
+
+def test_few_tasks_have_no_interval(sums, models):
+    collect(sums, models[0], [1.0, 1.0, 0.0, 0.0, 0.5, 1.0])
+    matrix = build_matrix(MatrixSpec(columns="split", dataset="sums"))
+    low, high = interval(matrix)
+    assert 0 < low < 0.5 < high < 1
+    assert interval(matrix, 1) == (None, None)
 
 
 def test_splits_and_tags_are_columns(sums, models):

@@ -1,7 +1,7 @@
 """Filters and other query parameters. Unknown parameters are rejected with a suggestion."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -38,13 +38,16 @@ class SlugFilter(django_filters.CharFilter):
 class WordsFilter(django_filters.CharFilter):
     """Search in names and addresses, as the search field of the list's page does."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            max_length=200, label="Only rows that have each of these words in a name, an address or a description."
-        )
+    def __init__(
+        self,
+        search: Callable[[QuerySet[Any], str], QuerySet[Any]] = search_rows,
+        label: str = "Only rows that have each of these words in a name, an address or a description.",
+    ) -> None:
+        super().__init__(max_length=200, label=label)
+        self._search = search
 
     def filter(self, qs: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return search_rows(qs, value or "")
+        return self._search(qs, value or "")
 
 
 def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilter:

@@ -92,7 +92,6 @@ class EnvironmentListForm(ListFilterForm):
 
 
 class ExportListForm(ListFilterForm):
-    q = None  # type: ignore[assignment]  # Django's way to leave out an inherited field
     collection = filter_choice("Collection", lambda: [(one.pk, one.label) for one in _exported()[:MOST_OFFERED]])
     format = filter_choice("Format", lambda: [(slug, one.title) for slug, one in FORMATS.items()])
     state = filter_choice("State", Export.State.choices)

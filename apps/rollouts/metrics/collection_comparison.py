@@ -30,7 +30,8 @@ _PAIRED = """
     WITH rewarded AS (
         SELECT r.collection_id, {same} AS same, MIN(r.task_id) AS task_id, AVG(r.reward) AS mean,
             COUNT(*) AS size, SUM(CASE WHEN r.reward >= c.solve_threshold THEN 1 ELSE 0 END) AS hits,
-            AVG(CASE WHEN r.reward >= c.solve_threshold THEN 1.0 ELSE 0.0 END) AS solved
+            AVG(CASE WHEN r.reward >= c.solve_threshold THEN 1.0 ELSE 0.0 END) AS solved,
+            MIN(r.reward) AS low, MAX(r.reward) AS high
         FROM rollouts_rollout r JOIN rollouts_collection c ON c.id = r.collection_id {join}
         WHERE r.collection_id IN (%s, %s) AND r.status = 'completed' AND r.reward IS NOT NULL {known}
         GROUP BY r.collection_id, {same}
@@ -38,7 +39,8 @@ _PAIRED = """
     pairs AS MATERIALIZED (
         SELECT one.task_id AS one_task, other.task_id AS other_task, one.mean AS one_mean, other.mean AS other_mean,
             one.solved AS one_solved, other.solved AS other_solved, one.size AS one_size, one.hits AS one_hits,
-            other.size AS other_size, other.hits AS other_hits, other.mean - one.mean AS difference
+            other.size AS other_size, other.hits AS other_hits, other.mean - one.mean AS difference,
+            other.low AS other_low, other.high AS other_high
         FROM rewarded one JOIN rewarded other ON other.same = one.same
         WHERE one.collection_id = %s AND other.collection_id = %s
     )

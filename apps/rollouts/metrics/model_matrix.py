@@ -51,18 +51,20 @@ class MatrixRefused(Refusal):
 class MatrixCell(NamedTuple):
     """A cell. `collection` is the collection it is computed from, or None if the row has none for this column.
 
-    `value` is the mean reward or pass@k of its `tasks`. `difference` is paired by task with the baseline and has a 95 %
-    interval. It is None in the row of the baseline, if the baseline has no collection, or if fewer than five tasks are
-    shared.
+    `value` is the mean reward or pass@k of its `tasks`. `value_low` and `value_high` are its 95 % interval, None for
+    fewer than five tasks. `difference` is paired by task with the baseline and has a 95 % interval. It is None in the
+    row of the baseline, if the baseline has no collection, or if fewer than five tasks are shared.
     """
 
     collection: int | None
     value: float | None
+    value_low: float | None
+    value_high: float | None
     tasks: int
     difference: Interval | None
 
 
-NO_CELL = MatrixCell(None, None, 0, None)
+NO_CELL = MatrixCell(None, None, None, None, 0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +221,12 @@ def _read_cells(
     own = contrast_by(collection, collection, grouping, k=spec.k or 1)
     paired = contrast_by(base, collection, grouping, k=spec.k or 1) if base and base.pk != collection.pk else []
     differences = {each.label: _figure(spec, each).interval for each in paired}
-    return {
-        each.label: MatrixCell(
-            collection.pk, _figure(spec, each).mean, _figure(spec, each).tasks, differences.get(each.label)
-        )
-        for each in own
-    }
+    return {each.label: _cell(collection, _figure(spec, each), differences.get(each.label)) for each in own}
+
+
+def _cell(collection: Collection, figure: PairedMean, difference: Interval | None) -> MatrixCell:
+    low, high = figure.other_confidence or (None, None)
+    return MatrixCell(collection.pk, figure.mean, low, high, figure.tasks, difference)
 
 
 def _figure(spec: MatrixSpec, contrast: LabelContrast) -> PairedMean:

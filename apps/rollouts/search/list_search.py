@@ -1,8 +1,9 @@
 """Search in the lists of collections, datasets, models and environments, and orders of collections.
 
-Pages and API use the same.
+Pages and API use the same. The search in exports is in `apps.exports.export_search`.
 """
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from django.db.models import Case, F, Model, Q, QuerySet, When
@@ -38,11 +39,21 @@ def search_rows(rows: QuerySet[Row], text: str) -> QuerySet[Row]:
     """
     fields = _SEARCHED[rows.model]
     for word in text.split():
-        found = Q()
-        for name in fields:
-            found |= Q(**{f"{name}__icontains": word})
-        number = word.removeprefix("#")
-        if rows.model is Collection and number.isascii() and number.isdigit() and len(number) < 19:
-            found |= Q(pk=int(number))
-        rows = rows.filter(found)
+        found = match_word(word, fields)
+        rows = rows.filter(found | match_number(word) if rows.model is Collection else found)
     return rows
+
+
+def match_word(word: str, fields: Iterable[str]) -> Q:
+    """Return the condition that one of the fields contains the word, in upper or lower case."""
+    found = Q()
+    for name in fields:
+        found |= Q(**{f"{name}__icontains": word})
+    return found
+
+
+def match_number(word: str) -> Q:
+    """Return the condition that a word `#7` or `7` is the number of the row."""
+    number = word.removeprefix("#")
+    is_number = number.isascii() and number.isdigit() and len(number) < 19
+    return Q(pk=int(number)) if is_number else Q(pk__in=[])

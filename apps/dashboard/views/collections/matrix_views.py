@@ -39,7 +39,10 @@ def model_matrix_file(request: PageRequest) -> HttpResponse:
     form, matrix = _read(request)
     if matrix is None:
         return answer(request, "collections/matrix.html", {"form": form, "matrix": None}, part="matrix", status=400)
-    header = ("row", "column", "collection", "value", "tasks", "difference", "low", "high", "cost", "seconds")
+    header = (
+        *("row", "column", "collection", "value", "tasks", "difference", "low", "high", "cost", "seconds"),
+        *("value_low", "value_high"),
+    )
     lines = [
         (
             row.name,
@@ -50,6 +53,8 @@ def model_matrix_file(request: PageRequest) -> HttpResponse:
             *(cell.difference or (None,) * 3),
             row.cost,
             row.duration,
+            cell.value_low,
+            cell.value_high,
         )
         for row in matrix.rows
         for column, cell in zip(matrix.columns, row.cells, strict=True)

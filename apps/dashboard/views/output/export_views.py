@@ -28,6 +28,7 @@ from apps.exports.export_filters import Filters
 from apps.exports.export_folders import named_encoding, names_in
 from apps.exports.export_orders import prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
+from apps.exports.export_search import search_exports
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.first_rows import read_first_row
 from apps.exports.held_out_splits import split_label
@@ -75,7 +76,7 @@ def export_list(request: PageRequest) -> HttpResponse:
     """List the exports by the filters in the URL, newest first."""
     filters = ExportListForm(request.GET)
     exports = Export.objects.select_related("collection", "pair_set", "created_by").filter(**filters.conditions)
-    page = page_by_id(exports, request.GET.get("after", ""))
+    page = page_by_id(search_exports(exports, filters.words), request.GET.get("after", ""))
     rows = [(export, summarize_options(Filters, export.filters)) for export in page.rows]
     context = {"page": page, "rows": rows, "filters": filters, "has_filters": bool(rows) or filters.is_narrowed}
     return answer(request, "exports/list.html", context, part="exports")

@@ -20,6 +20,7 @@ FLAGS = {
     "retried": "more than one attempt",
     "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
+    "unsolved": "failed, or reward below the solve threshold",
 }
 
 

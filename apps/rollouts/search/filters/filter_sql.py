@@ -9,6 +9,7 @@ from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
+from apps.rollouts.failures.cause_index import UNSOLVED
 from apps.rollouts.models import (
     ALL_TOKENS,
     FAILED_WORD,
@@ -84,6 +85,7 @@ FLAGS: dict[str, Q] = {
     "retried": Q(attempt__gt=1),
     "lost": Q(lost__gt=0),
     "unscored": Q(status=Rollout.Status.COMPLETED, reward__isnull=True),
+    "unsolved": UNSOLVED,
 }
 
 
