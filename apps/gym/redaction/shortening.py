@@ -57,7 +57,7 @@ def pointer_step(name: object, limit: int) -> str:
     return cut_clean(str(name), limit).replace("~", "~0").replace("/", "~1")
 
 
-def cut_to_end(text: str, limit: int) -> str:
+def keep_end(text: str, limit: int) -> str:
     """Return the end of longer text."""
     return text if len(text) <= limit else _Current.redactor.redact_text(text)[0][-limit:]
 

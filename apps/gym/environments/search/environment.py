@@ -11,7 +11,7 @@ from apps.gym.environments.search.world import Document, write_documents
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, Tool, answered_calls, dump_json, last_message
+from apps.gym.traces.items import Item, Tool, answered_calls, dump_json, last_assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt
 from apps.gym.verifiers.text.exact_match import normalise
 
@@ -123,7 +123,7 @@ class Search(BuiltinEnvironment):
             told = "`expected_answer` must be text and `expected_sources` a list of ids"
             raise VerifierError(f"the task row's {told}").permanent()
         output = list(response.get("output") or [])
-        text = last_message(output)
+        text = last_assistant_text(output)
         answers = _ANSWER.findall(text)
         answer = answers[-1].strip().strip("*_ ") if answers else ""
         right = len(answer) <= _LONGEST_ANSWER and normalise(answer) == normalise(expected)

@@ -10,7 +10,7 @@ from apps.gym.environments.text_to_sql.databases.registry import DATABASES, buil
 from apps.gym.environments.text_to_sql.query_guard import QueryRefused, Table, Value, run_query
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow, Tool, dump_json, last_message
+from apps.gym.traces.items import TaskRow, Tool, dump_json, last_assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt
 
 HIDDEN = (10_001, 10_002, 10_003, 10_004, 10_005, 10_006)
@@ -50,7 +50,7 @@ def find_query(response: dict[str, Any]) -> str | None:
 
     It is the last SQL block, else the last block without a language, else the whole message if it is a query.
     """
-    text = last_message(response.get("output") or []).strip()
+    text = last_assistant_text(response.get("output") or []).strip()
     block = find_block([text], _SQL)
     if block is not None:
         return block.strip()
