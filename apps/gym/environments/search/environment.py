@@ -6,7 +6,7 @@ import threading
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_single_text
 from apps.gym.environments.search.world import Document, write_documents
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
@@ -150,7 +150,7 @@ class Search(BuiltinEnvironment):
         return dump_json([{"id": one.id, "title": one.title, "excerpt": shown} for one, shown in found])
 
     def read_document(self, arguments: dict[str, Any]) -> str:
-        place = read_only_text(arguments, "id", 'read_document takes one argument, {"id": "t12"}')
+        place = read_single_text(arguments, "id", 'read_document takes one argument, {"id": "t12"}')
         document = write_documents().get(place)
         if document is None:
             raise ToolRefused("not_found", f"there is no entry {cut(place, 40)!r}; the search gives ids")

@@ -51,7 +51,7 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     ) = None
     time_limit: TimeLimit = 10.0
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return not any(CONSTRAINTS[one.id].slow for one in self._wanted(row))
 
     def find_problems(self) -> Iterator[Problem]:
