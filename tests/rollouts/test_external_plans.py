@@ -37,7 +37,7 @@ def test_rollouts_of_an_external_agent_are_claimed_only_when_it_asks():
     settings = Settings(open_outbound(), lambda *_: None, JudgeSeats(), throttles)
 
     def fetch(**only):
-        in_use = InUse([], lease=lease, live=claiming_workers())
+        in_use = InUse([], lease=lease, claiming=claiming_workers())
         return fetch_work(
             lease=lease,
             seats=8,

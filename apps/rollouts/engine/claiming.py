@@ -16,13 +16,14 @@ from apps.rollouts.models import Collection
 MAX_CLAIM = 64
 """Maximum number of rollouts claimed at a time."""
 MAX_SUSPECTS = 64
-"""Maximum number of suspect rollouts (which were running when a worker died) that one worker runs at a time."""
+"""Maximum number of suspect rollouts (those that have lost a worker) that one worker runs at a time."""
 
 
 class Claim(NamedTuple):
     """A claimed rollout. Its end is stored only while `lease` and `attempt` still match the row (fencing).
 
-    `lost` is the number of workers that died while running it.
+    `repeat` numbers the rollouts of a task from 0. `failures` counts its failed attempts, and `lost` the workers that
+    died while running it.
     """
 
     lease: int
@@ -39,7 +40,7 @@ class Claim(NamedTuple):
 class Slots(NamedTuple):
     """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
-    `running` is the number of its running rollouts, `suspects` how many of them were running when a worker died.
+    `running` is the number of its running rollouts, `suspects` how many of them have lost a worker before.
     `group` is its worker group.
 
     A rollout that has lost two workers is quarantined: it runs alone on its worker. `alone` is True if this worker runs

@@ -55,7 +55,7 @@ class _Waiter(NamedTuple):
 
 
 class Outbox:
-    """Buffer events and ends until they are stored.
+    """Buffers events and ends of attempts until they are stored.
 
     During a database outage, nothing is lost and `trouble` has the error. If the database rejects events or the end of
     an attempt, they are logged and dropped. In place of that end, a failed one is stored.
@@ -107,7 +107,7 @@ class Outbox:
         return size
 
     async def wait_for_space(self) -> None:
-        """Wait until more events can be queued. They can still be added at any time."""
+        """Wait while queued events use too much memory (`is_full`). `add_event` never waits."""
         if self.is_full:
             await self._space.wait()
 

@@ -57,7 +57,10 @@ MAX_BACKLOG = 2_000
 
 
 class RolloutWorker(ChannelsWorker):
-    """A Channels worker that uses its channel only for wake-ups. Rollouts run as asyncio tasks."""
+    """A Channels worker that uses its channel only for wake-ups. Rollouts run as asyncio tasks.
+
+    `seats` is the maximum number of running rollouts, by default WORKER_SEATS. `group` is its worker group.
+    """
 
     def __init__(
         self,
@@ -113,7 +116,7 @@ class RolloutWorker(ChannelsWorker):
         self._woken.set()
 
     async def handle(self) -> None:
-        """Run until stopped or drained.
+        """Run until `stop` is called or an operator drains this worker.
 
         Before returning, requeue rollouts that are still running, store the results of all others, and end the lease.
         During a database outage, wait until the results can be stored.
@@ -156,7 +159,7 @@ class RolloutWorker(ChannelsWorker):
             await self._leave()
 
     async def _supervise(self) -> None:
-        """Claim and start rollouts until the worker stops or drains."""
+        """Claim and start rollouts until the worker drains."""
         while not self._stopping:
             claimed = 0
             try:
@@ -266,7 +269,7 @@ class RolloutWorker(ChannelsWorker):
         return InUse(
             self._seats.running(),
             lease=self.lease,
-            live=self._identity.live,
+            claiming=self._identity.claiming,
             group=self.group,
             judge_calls=self._seats.judges.taken(),
             unstored=self._outbox.unstored.copy(),
@@ -347,7 +350,7 @@ class RolloutWorker(ChannelsWorker):
             )
         if self._seats.taken:
             await self._database.run(self._settings.follow_versions)
-        self._identity.live = updates.live
+        self._identity.claiming = updates.claiming
         self._breakers.set_open(updates.open_breakers)
         self._throttles.limit_throttled(updates.throttled)
         self._changes.add(updates.paused)

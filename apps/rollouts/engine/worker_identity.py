@@ -42,7 +42,7 @@ class WorkerIdentity:
         lost: Callable[[int], None],
     ) -> None:
         self.lease = 0
-        self.live: list[tuple[int, str]] = []
+        self.claiming: list[tuple[int, str]] = []
         self.trouble = ""
         """The reason why nothing can be claimed, or an empty string."""
         self._seats, self._group = seats, group
@@ -68,7 +68,7 @@ class WorkerIdentity:
 
     async def _take_lease(self) -> None:
         worker = await self._database.run(take_lease, seats=self._seats, group=self._group)
-        self.live = await self._database.run(claiming_workers)
+        self.claiming = await self._database.run(claiming_workers)
         self.lease, self._strays = worker.pk, set()
         set_worker(worker.pk)
         loop = asyncio.get_running_loop()

@@ -166,13 +166,13 @@ def release_unknown(*, worker_id: int, known: Container[int], unknown_before: se
     """
     assigned = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
     unknown = {pk for pk in assigned if pk not in known}
-    lost = list(unknown & unknown_before)
-    for start in range(0, len(lost), 500):
-        chunk = lost[start : start + 500]
+    requeued = list(unknown & unknown_before)
+    for start in range(0, len(requeued), 500):
+        chunk = requeued[start : start + 500]
         with transaction.atomic():
             places = ", ".join(["%s"] * len(chunk))
             _take_back(f"lease = %s AND id IN ({places})", [worker_id, *chunk], losses=0)
-    return unknown.difference(lost)
+    return unknown.difference(requeued)
 
 
 def claiming_workers() -> list[tuple[int, str]]:
