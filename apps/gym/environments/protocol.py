@@ -33,8 +33,8 @@ class BuiltinEnvironment:
     runs_on_loop: ClassVar[bool] = True
     """True if each method takes well under a millisecond, so that it runs on the event loop.
 
-    Otherwise, methods run in threads, within the environment's time limits. So does `verify` for attempts of more than
-    100,000 characters. `__init__` always runs on the event loop.
+    Otherwise, methods run in threads, within the environment's time limits. In both cases, `__init__` runs on the event
+    loop, and `verify` runs in a thread for attempts of more than 100,000 characters.
     """
 
     takes_turns: ClassVar[bool] = False

@@ -42,7 +42,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return the start and the end of text longer than `limit`, redacted, with the number of omitted characters."""
+    """Return longer text, redacted, with its middle replaced by the number of omitted characters."""
     if len(text) <= limit:
         return text
     clean, _ = _Current.redactor.redact_text(text)

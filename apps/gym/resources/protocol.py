@@ -74,7 +74,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a health check. `latency` is in seconds. `found` has what to remember about the server, as JSON."""
+    """The result of a health check. `latency` is in seconds. `found` has facts about the server to store, as JSON."""
 
     healthy: bool
     message: str
@@ -99,7 +99,8 @@ class Session:
     def read_arguments(self, given: object) -> Any:
         """Return the arguments of a call for `call_tool`, from a JSON text or a dict.
 
-        Some servers send an empty string if there are no arguments. Raises ValueError for anything but a JSON object.
+        An empty string, which some servers send, and values of other types mean that there are no arguments. Raises
+        ValueError for a text that is not a JSON object.
         """
         if isinstance(given, dict):
             return given

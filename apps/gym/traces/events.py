@@ -66,7 +66,7 @@ class ModelCall(Event, tag="model_call"):
     - `kept`, `items_in`: the request is the first `kept` items of the parent's request and reply, then `items_in`.
     - `tools_in`: the offered tools, if they differ from those of the parent (of a root: of the session).
     - `lineage`: number of the conversation that the call continues.
-    - `root_reason`, `spawned_by`: why a root has no parent, and the call that started its subagent (0 if unknown).
+    - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
     - `retry_of`: the first call with the same request.
     - `served`: False only in traces of other programs, if the client did not receive the whole reply. GymWeb lists such
       calls in `AgentEnd.unserved`.
