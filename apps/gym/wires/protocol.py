@@ -71,8 +71,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
-    `server_finish_reason` keeps a reason that the wire format does not define. `version` names the checkpoint or
-    weights that answered. `sampling` is set only if a retry used another seed.
+    `server_finish_reason` keeps a reason that the wire format does not define. `version` is the version of
+    the model that answered (see Weights). `sampling` is set only if a retry used another seed.
     `tokens_note` is the reason for missing `tokens`, if they were requested. `grammar` is True if the request allowed
     the server to constrain the reply by a grammar.
     """

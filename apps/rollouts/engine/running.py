@@ -136,10 +136,10 @@ class Listener(Protocol):
         """Queue an event to be stored."""
 
     def has_space(self) -> bool:
-        """Return True if more events can be queued."""
+        """Return False while events waiting to be stored use too much memory."""
 
     async def wait_for_space(self) -> None:
-        """Wait until more events can be queued."""
+        """Wait until `has_space`."""
 
     def count_failure(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
         """Return None if the rollout has failed for good. Else it is retried: return the failures to count, 0 or 1."""
