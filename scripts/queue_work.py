@@ -50,7 +50,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
         fetched = fetch_work(
             lease=worker.pk,
             seats=SEATS,
-            in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
+            in_use=InUse([], lease=worker.pk, claiming=[(worker.pk, "")]),
             reports={},
             started=started,
             settings_in_use=settings_in_use,

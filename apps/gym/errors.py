@@ -1,4 +1,4 @@
-"""One error class per boundary, each with the error kind of a failed rollout."""
+"""Errors that end an attempt without a reward: one class for each error kind that code can raise."""
 
 from typing import ClassVar, Literal, Self
 
@@ -16,16 +16,17 @@ ErrorKind = Literal[
 
 
 RefusedBy = Literal["rate_limit", "quota"]
+"""Why an endpoint accepts no calls for now: it throttles, or its quota is used up."""
 
 
 class GymError(Exception):
-    """Raised if something outside the attempt failed.
+    """Base class of errors that end an attempt without a reward.
 
-    The rollout ends `failed` with `kind` and has no reward.
+    Unless the rollout is retried, it ends as failed with the error kind `kind`.
 
-    `transient`: another attempt may succeed. `is_misconfigured`: the cause is this process's configuration, so another
-    worker may succeed. `refused_by`: the endpoint accepts no calls for now, so the attempt returns to the queue and
-    does not count. `retry_after` is the endpoint's wait in seconds, if it gave one.
+    `transient`: another attempt may succeed. `is_misconfigured`: the configuration of this process is the cause, so
+    another worker may succeed. `refused_by`: the endpoint accepts no calls for now, so the rollout returns to the queue
+    and the attempt does not count as failed. `retry_after`: seconds to wait, if the endpoint named them.
     """
 
     kind: ClassVar[ErrorKind]
@@ -40,12 +41,12 @@ class GymError(Exception):
         return self
 
     def refused(self, by: RefusedBy, *, retry_after: float | None = None) -> Self:
-        """Mark the error as a refusal: the endpoint accepts no calls for now. Return it."""
+        """Mark the error as a refusal: the endpoint accepts no calls for now (see RefusedBy). Return it."""
         self.refused_by, self.retry_after = by, retry_after
         return self
 
     def caused_by(self, cause: "GymError") -> Self:
-        """Copy the retry information of `cause`. Return the error."""
+        """Copy the marks of `cause` to this error and return it."""
         self.transient, self.is_misconfigured = cause.transient, cause.is_misconfigured
         self.refused_by, self.retry_after = cause.refused_by, cause.retry_after
         return self
@@ -75,13 +76,13 @@ class VerifierError(GymError):
 
 
 class JudgeError(VerifierError):
-    """The judge model of the verifier failed."""
+    """The judge model or the simulated user failed, or gave no valid answer."""
 
     kind = "judge_error"
 
 
 class AgentFailed(GymError):
-    """A captured agent reported that it failed."""
+    """An agent outside of the worker failed: an external agent, a command agent or an agent server."""
 
     kind = "agent_error"
 
@@ -93,7 +94,7 @@ class AgentLost(GymError):
 
 
 class TimedOut(GymError):
-    """The time limit of a call (after its retries) or of the whole rollout was reached."""
+    """A call with all its retries, or the whole rollout, exceeded its time limit."""
 
     kind = "timed_out"
     # Another attempt would take just as long.

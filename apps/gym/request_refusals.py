@@ -4,19 +4,21 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 INVALID = "invalid"
+"""Error code of invalid values."""
 
 
 class Refusal(Exception):
-    """Raised if a request cannot be fulfilled; the message gives the reason and the remedy.
+    """Raised if a request cannot be fulfilled. The message gives the reason and the remedy.
 
-    `class NotReady(Refusal, status=409, code="not-ready")` sets status and code, which subclasses inherit. Without a
-    code, a value of the request is invalid: `argument` names it, or is empty if no single value is at fault.
+    `class NotReady(Refusal, status=409, code="not-ready")` sets the HTTP status and the error code; subclasses inherit
+    both. The default code means that the request has invalid values. `argument` is the name of the invalid value, or
+    empty if the problem is not in a single value.
     """
 
     status: ClassVar[HTTPStatus] = HTTPStatus.BAD_REQUEST
     code: ClassVar[str] = INVALID
     wait: ClassVar[float | None] = None
-    """Seconds after which the same request may succeed."""
+    """Seconds after which the same request may succeed; None if unknown."""
 
     def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
         if status is not None:
@@ -36,5 +38,5 @@ class Refusal(Exception):
 
     @property
     def members(self) -> dict[str, Any]:
-        """Return additional members of the problem document."""
+        """Return additional members of the problem document (RFC 9457), which is the body of the response."""
         return {}

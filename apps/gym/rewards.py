@@ -8,7 +8,7 @@ import msgspec
 from apps.gym.errors import VerifierError
 
 MAX_REWARD = 1e100
-"""Maximum absolute value of a reward or component, because statistics sum squared deviations."""
+"""Maximum absolute value of a reward or component. The squares of much larger values overflow in statistics."""
 
 REWARD_BOUNDS = f"a number from -{MAX_REWARD:g} to {MAX_REWARD:g}"
 
@@ -16,7 +16,7 @@ REWARD_BOUNDS = f"a number from -{MAX_REWARD:g} to {MAX_REWARD:g}"
 class Reward(msgspec.Struct, frozen=True, kw_only=True):
     """A finite score, usually 0.0–1.0, with named components and an explanation in one sentence.
 
-    `value` is None only without a verifier.
+    `value` is None only if there is no verifier. `details` may have anything that explains the reward, as JSON.
     """
 
     value: float | None
@@ -31,5 +31,4 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
         if not all(math.isfinite(number) for number in numbers):
             raise VerifierError(f"the verifier gave a reward that is not finite: {self.value} {self.components}")
         if any(abs(number) > MAX_REWARD for number in numbers):
-            problem = f"the verifier returned a reward outside the range of ±{MAX_REWARD:g}"
-            raise VerifierError(f"{problem}: {self.value} {self.components}")
+            raise VerifierError(f"the verifier gave a reward beyond ±{MAX_REWARD:g}: {self.value} {self.components}")

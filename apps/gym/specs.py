@@ -1,7 +1,7 @@
 """Read option specifications: dataclasses or msgspec structs whose fields declare the options of an operation.
 
-A field is `name: Annotated[type, Option(label, help, …)] = default`. A required database row is `name: Dataset =
-field(metadata=described(label, help))`, because Django's type checks allow no other annotation.
+A field is `name: Annotated[type, Option(label, help, …)] = default`. Only a required database row is declared as `name:
+Dataset = field(metadata=described(label, help))`, because the mypy plugin of Django rejects Annotated models.
 
 Form fields, serializer fields, command arguments and checks all derive from `spec_fields`, so that each option is
 declared once.
@@ -21,32 +21,38 @@ from apps.gym.storable import REFUSAL, find_unstorable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """Label and limits of an option. `help` is a phrase without a full stop."""
+    """Label and limits of an option."""
 
     label: str
     help: str = ""
+    """A phrase without a full stop."""
     low: float | None = None
+    """Minimum of a number. A text with `low` above 0 must not be empty."""
     high: float | None = None
+    """Maximum of a number."""
     length: int | None = None
     """Maximum characters of a text, or entries of a list or dict."""
     each: "Option | None" = None
-    """The limits of one entry of a list or of one value of a dict."""
+    """Limits that apply to each entry of a list or each value of a dict."""
     none: str = ""
     """The meaning of None, for example "no limit"."""
     unit: Literal["", "s", "USD"] = ""
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Labels for the values of a choice."""
+    """Labels of the choices. For a text, its keys are the choices."""
     example: Any = None
     exact: bool = False
     """True to keep leading and trailing spaces of a text."""
 
 
 def described(label: str, help: str = "") -> dict[str, Option]:
+    """Return the `metadata` of a dataclass field for a required database row."""
     return {"option": Option(label, help)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpecField:
+    """A field of an option specification, as forms, serializers and commands need it."""
+
     name: str
     type: Any
     """bool, int, float, str, list, dict or a class. A Literal becomes str with `choices`."""
@@ -56,6 +62,7 @@ class SpecField:
     option: Option
     required: bool
     nullable: bool
+    """True if None is allowed."""
     default: Any
 
     @property
@@ -71,9 +78,12 @@ class SpecField:
 
 @cache
 def spec_fields(spec: type) -> Mapping[str, SpecField]:
-    """Return the fields by name, in order, base classes first."""
+    """Return the fields of a specification by name, in order, those of base classes first."""
     hints = get_type_hints(spec, include_extras=True)
-    return {given[0]: _read(*given, hints[given[0]]) for given in _declared(spec)}
+    return {
+        name: _to_field(name, option, required, default, hints[name])
+        for name, option, required, default in _declared(spec)
+    }
 
 
 def _declared(spec: type) -> Iterator[tuple[str, Option | None, bool, Any]]:
@@ -90,11 +100,11 @@ def _declared(spec: type) -> Iterator[tuple[str, Option | None, bool, Any]]:
             yield field.name, option, True, None
 
 
-def _read(name: str, option: Option | None, required: bool, default: Any, hint: Any) -> SpecField:
+def _to_field(name: str, option: Option | None, required: bool, default: Any, hint: Any) -> SpecField:
     option = option or Option(name.replace("_", " ").capitalize())
     if get_origin(hint) is Annotated:
-        hint, *notes = get_args(hint)
-        option = next((note for note in notes if isinstance(note, Option)), option)
+        hint, *metadata = get_args(hint)
+        option = next((one for one in metadata if isinstance(one, Option)), option)
     nullable = False
     if get_origin(hint) in (Union, UnionType):
         inner = [each for each in get_args(hint) if each is not NoneType]
@@ -112,7 +122,7 @@ def _read(name: str, option: Option | None, required: bool, default: Any, hint: 
 
 
 def spec_problems(spec: type, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the first problem of each value, by field. Objects such as database rows are not checked."""
+    """Return the first problem of each invalid value, by field. Objects such as database rows are not checked."""
     fields = spec_fields(spec)
     found = {name: _problem(fields[name], value) for name, value in values.items() if name in fields}
     return {name: problem for name, problem in found.items() if problem}

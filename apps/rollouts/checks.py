@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
 from apps.rollouts.models import Worker
 
 WORKER_STARTS = "worker-starts"
@@ -44,7 +44,7 @@ def check_hosts(**kwargs: Any) -> list[CheckMessage]:
     """Report workers on other machines that use the same SQLite file: its locks work on one machine only."""
     if connection.vendor != "sqlite":
         return []
-    elsewhere = Worker.objects.filter(state__in=LIVE, lease_expires_at__gte=timezone.now())
+    elsewhere = Worker.objects.filter(state__in=STATES_WITH_LEASE, lease_expires_at__gte=timezone.now())
     try:
         hosts = sorted(set(elsewhere.exclude(host=socket.gethostname()).values_list("host", flat=True)))
     except OperationalError:

@@ -3,7 +3,7 @@
 from apps.gym.judging.prompts import readable_prompt
 from apps.gym.redaction.shortening import cut
 from apps.gym.traces.events import ModelCall, Prompt, TraceUnion
-from apps.gym.traces.items import last_message
+from apps.gym.traces.items import last_assistant_text
 from apps.pairs.trace_reader import read_traces
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection, Rollout
@@ -53,4 +53,4 @@ def _prompt(events: list[TraceUnion]) -> str:
 
 def _answer(events: list[TraceUnion]) -> str:
     replies = [event.items for event in events if isinstance(event, ModelCall)]
-    return last_message(replies[-1]) if replies else ""
+    return last_assistant_text(replies[-1]) if replies else ""

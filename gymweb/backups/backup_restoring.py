@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.exports.models import Export
 from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
-from apps.rollouts.engine.worker_leases import LIVE, release_lease
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE, release_lease
 from apps.rollouts.models import Collection, Worker
 from apps.tasks.models import Dataset
 from gymweb.backups.backup_manifests import (
@@ -99,7 +99,7 @@ def _check_version(manifest: Manifest) -> None:
 def _check_installation(*, replace: bool) -> None:
     tables = set(connection.introspection.table_names())
     if Worker._meta.db_table in tables:
-        live = Worker.objects.filter(state__in=LIVE, lease_expires_at__gte=server_now()).count()
+        live = Worker.objects.filter(state__in=STATES_WITH_LEASE, lease_expires_at__gte=server_now()).count()
         if live:
             raise BackupError(
                 f"{live} workers are running. Stop all processes first. A killed worker counts as running for "
@@ -146,5 +146,5 @@ def _correct_rows(manifest: Manifest) -> None:
     old, new = Path(manifest.exports_folder), Path(settings.EXPORTS_DIR).absolute()
     for export in Export.objects.filter(path__startswith=f"{old}/").only("path"):
         Export.objects.filter(pk=export.pk).update(path=str(new / Path(export.path).relative_to(old)))
-    for worker_id in Worker.objects.filter(state__in=LIVE).values_list("pk", flat=True):
+    for worker_id in Worker.objects.filter(state__in=STATES_WITH_LEASE).values_list("pk", flat=True):
         release_lease(worker_id=worker_id)

@@ -65,12 +65,12 @@ def test_an_open_breaker_leaves_no_slots_until_a_rollout_tries_its_endpoint():
     collection = plan()
     endpoint = Endpoint("policy_model", collection.policy_model_id)
     store_reports({endpoint: BreakerReport(False, 3, "connection refused")})
-    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_open_breakers()).models == {endpoint.pk: 0}
+    assert InUse([], lease=1, claiming=[(1, "")]).slots(8, read_open_breakers()).models == {endpoint.pk: 0}
     breaker = Breaker.objects.get()
     assert (breaker.state, breaker.failures, breaker.message) == ("open", 3, "connection refused")
     Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
     shut = read_open_breakers()
-    in_use = InUse([], lease=1, live=[(1, "")])
+    in_use = InUse([], lease=1, claiming=[(1, "")])
     assert in_use.slots(8, shut).models == {endpoint.pk: 1}
     in_use.claim_breaker_tests(shut, [])
     breaker.refresh_from_db()
@@ -78,7 +78,7 @@ def test_an_open_breaker_leaves_no_slots_until_a_rollout_tries_its_endpoint():
     in_use.claim_breaker_tests(shut, [collection.pk])
     breaker.refresh_from_db()
     assert (breaker.state, breaker.cooldown) == ("half_open", 10.0)
-    assert InUse([], lease=2, live=[(2, "")]).slots(8, read_open_breakers()).models == {endpoint.pk: 0}
+    assert InUse([], lease=2, claiming=[(2, "")]).slots(8, read_open_breakers()).models == {endpoint.pk: 0}
 
 
 def test_the_cooldown_doubles_up_to_a_minute_and_success_closes():

@@ -68,7 +68,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
         work, _ = fetch_work(
             lease=worker.pk,
             seats=2,
-            in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
+            in_use=InUse([], lease=worker.pk, claiming=[(worker.pk, "")]),
             reports={},
             started=set(),
             settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles()),

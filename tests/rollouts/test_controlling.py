@@ -14,7 +14,7 @@ from apps.accounts.models import AuditEntry
 from apps.rollouts.engine.claimed_work import read_updates
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
 from apps.rollouts.engine.worker import RolloutWorker
-from apps.rollouts.engine.worker_leases import live_workers, release_lease, take_lease
+from apps.rollouts.engine.worker_leases import claiming_workers, release_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.steering import controls
 from apps.rollouts.steering.controls import (
@@ -154,7 +154,7 @@ def test_a_drained_worker_claims_nothing_finishes_and_leaves():
     row, collection = async_to_sync(drained)()
     row.refresh_from_db()
     collection.refresh_from_db()
-    assert (row.state, live_workers()) == ("stopped", [])
+    assert (row.state, claiming_workers()) == ("stopped", [])
     assert (collection.completed, collection.rollouts.filter(status="queued").count()) == (0, 8)
     with pytest.raises(CannotSteer, match="stopped"):
         drain_worker(worker=row)

@@ -13,7 +13,7 @@ from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
-from apps.rollouts.engine.worker_leases import live_workers, take_lease
+from apps.rollouts.engine.worker_leases import claiming_workers, take_lease
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row, make_user
@@ -37,7 +37,7 @@ def test_rollouts_of_an_external_agent_are_claimed_only_when_it_asks():
     settings = Settings(open_outbound(), lambda *_: None, JudgeSeats(), throttles)
 
     def fetch(**only):
-        in_use = InUse([], lease=lease, live=live_workers())
+        in_use = InUse([], lease=lease, claiming=claiming_workers())
         return fetch_work(
             lease=lease,
             seats=8,

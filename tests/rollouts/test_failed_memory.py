@@ -16,7 +16,7 @@ class Failing:
 
 
 class Listener:
-    def keep(self, claim, event): ...
+    def add_event(self, claim, event): ...
 
     def has_space(self):
         return True

@@ -11,7 +11,7 @@ from apps.rollouts.engine.claiming import Slots, claim_rollouts
 from apps.rollouts.engine.worker_leases import (
     Heartbeat,
     Vitals,
-    live_workers,
+    claiming_workers,
     reap_leases,
     release_unknown,
     renew_lease,
@@ -112,7 +112,7 @@ def test_a_renewed_lease_counts_from_when_it_was_renewed_not_from_when_that_was_
     locked.wait(60)
     assert renew_lease(worker_id=worker.pk, vitals=Vitals())
     thread.join()
-    assert [pk for pk, _ in live_workers()] == [worker.pk]
+    assert [pk for pk, _ in claiming_workers()] == [worker.pk]
     assert reap_leases() == 0
 
 

@@ -287,12 +287,12 @@ def test_a_judge_that_is_away_holds_back_what_it_would_score(monkeypatch, settin
 def test_an_open_judge_breaker_leaves_no_slots():
     collection = plan()
     judge = collection.environment.judge_model
-    free = InUse([], lease=1, live=[(1, "")])
+    free = InUse([], lease=1, claiming=[(1, "")])
     slots = free.slots(8, {})
     assert slots.environments[collection.environment_id] == collection.environment.concurrency
     assert free.judge_shares == {judge.pk: judge.concurrency}
     make_breaker(policy_model=judge)
-    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_open_breakers()).environments == {
+    assert InUse([], lease=1, claiming=[(1, "")]).slots(8, read_open_breakers()).environments == {
         collection.environment_id: 0
     }
 
@@ -301,7 +301,7 @@ def test_workers_share_a_judges_room_and_one_without_a_part_leaves_its_rollouts_
     collection = plan(judge=make_policy_model(concurrency=3))
     rooms, left = [], []
     for lease in (1, 2, 3, 4):
-        in_use = InUse([], lease=lease, live=[(one, "") for one in (1, 2, 3, 4)])
+        in_use = InUse([], lease=lease, claiming=[(one, "") for one in (1, 2, 3, 4)])
         left.append(in_use.slots(8, {}).environments[collection.environment_id] > 0)
         rooms += in_use.judge_shares.values()
     assert (rooms, left) == ([1, 1, 1, 0], [True, True, True, False])
@@ -310,7 +310,7 @@ def test_workers_share_a_judges_room_and_one_without_a_part_leaves_its_rollouts_
 def test_questions_take_the_room_of_rollouts_that_the_judge_attempts_itself():
     judge = make_policy_model(concurrency=10)
     plan(judge=judge, model=judge)
-    slots = InUse([], lease=1, live=[(1, "")], judge_calls=Counter({judge.pk: 4})).slots(64, {})
+    slots = InUse([], lease=1, claiming=[(1, "")], judge_calls=Counter({judge.pk: 4})).slots(64, {})
     assert slots.models[judge.pk] == 6
 
 

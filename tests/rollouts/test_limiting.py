@@ -126,7 +126,7 @@ def test_the_wall_time_of_a_rollout_is_its_own_limit(settings):
 
 def claim(worker, *, seats=64, group=""):
     """What a worker claims that runs nothing it knows of, by collection."""
-    slots = InUse([], lease=worker.pk, live=[], group=group).slots(seats, {}, Reservations().read(worker.pk, {}))
+    slots = InUse([], lease=worker.pk, claiming=[], group=group).slots(seats, {}, Reservations().read(worker.pk, {}))
     return Counter(claim.collection_id for claim in claim_rollouts(lease=worker.pk, slots=slots))
 
 
@@ -192,7 +192,7 @@ def test_a_budget_is_shared_and_counts_unstored_results():
     collection = plan(repeats=10, max_tokens=10_000)
     Collection.objects.filter(pk=collection.pk).update(completed=10, input_tokens=5_000)
     one, other = take_lease(seats=64), take_lease(seats=64)
-    unstored = InUse([], lease=one.pk, live=[], unstored={collection.pk: 4})
+    unstored = InUse([], lease=one.pk, claiming=[], unstored={collection.pk: 4})
     slots = unstored.slots(64, {}, Reservations().read(one.pk, {}))
     assert (len(claim_rollouts(lease=one.pk, slots=slots)), unstored.awaits_results) == (6, True)
     assert claim(other).total() == 4
@@ -201,7 +201,7 @@ def test_a_budget_is_shared_and_counts_unstored_results():
 def test_only_collections_with_a_budget_are_held_to_one(django_assert_num_queries):
     free, limited = plan(repeats=20), plan(repeats=20, max_tokens=10_000, concurrency=50)
     worker = take_lease(seats=64)
-    in_use = InUse([], lease=worker.pk, live=[], unstored={free.pk: 3})
+    in_use = InUse([], lease=worker.pk, claiming=[], unstored={free.pk: 3})
     with django_assert_num_queries(1):
         slots = in_use.slots(64, {})
     assert (slots.collections, in_use.awaits_results) == ({limited.pk: FIRST_CLAIM}, False)
@@ -244,7 +244,7 @@ def test_a_worker_of_a_group_leaves_the_rest_to_the_others():
     plan(model=make_policy_model(worker_group="gpu"))
     plan(model=make_policy_model())
     lease = take_lease(seats=64, group="tpu").pk
-    slots = InUse([], lease=lease, live=[(lease, "tpu")], group="tpu").slots(64, {})
+    slots = InUse([], lease=lease, claiming=[(lease, "tpu")], group="tpu").slots(64, {})
     assert claim_rollouts(lease=lease, slots=slots) == []
 
 

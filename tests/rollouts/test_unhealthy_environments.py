@@ -79,7 +79,7 @@ def test_an_unwell_environment_leaves_no_slots():
     collection = plan("http://127.0.0.1:9")
     environment = Environment.objects.filter(pk=collection.environment_id)
     environment.update(health="unhealthy", health_checked_at=timezone.now())
-    in_use = InUse([], lease=1, live=[(1, "")])
+    in_use = InUse([], lease=1, claiming=[(1, "")])
     assert in_use.slots(8, {}).environments == {collection.environment_id: 0}
     environment.update(health_checked_at=timezone.now() - timedelta(days=1))
     assert in_use.slots(8, {}).environments == {collection.environment_id: 1024}

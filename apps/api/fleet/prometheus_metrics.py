@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from apps.rollouts.engine.worker_counters import BUCKETS
-from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
 from apps.rollouts.metrics.fleet_gauges import Fleet
 from apps.rollouts.models import Breaker, Worker
 
@@ -68,7 +68,7 @@ def _expose_rollouts(fleet: Fleet) -> Iterator[Metric]:
 
 
 def _expose_workers(fleet: Fleet) -> Iterator[Metric]:
-    live = [worker for worker in fleet.workers if worker.state in LIVE]
+    live = [worker for worker in fleet.workers if worker.state in STATES_WITH_LEASE]
     labels = ["worker", "host", "pid", "group", "state"]
     about = GaugeMetricFamily("gymweb_worker_info", "Live and recently stopped workers: always 1", labels=labels)
     for each in fleet.workers:

@@ -14,7 +14,7 @@ from apps.environments.models import Environment
 from apps.exports.models import Export, TraceSend
 from apps.pairs.models import PairSet
 from apps.policies.models import Health, PolicyModel
-from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
 from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Scan, Worker
 from apps.rollouts.steering.holds import RAISE
 from apps.tasks.models import Deletion, Upload
@@ -184,7 +184,7 @@ def _alerts() -> Iterable[QuerySet[Any, Any]]:
         yield _rows(rows, "alert", what, ref=F("slug"), name=F("name"), says=F("health_message"))
     paused = Collection.objects.listed().filter(state=Collection.State.PAUSED, pause_reason__in=list(RAISE))
     yield _rows(paused, "alert", "paused collection", name=F("name"), says=F("pause_reason"))
-    stuck = Worker.objects.filter(state__in=LIVE).exclude(trouble="")
+    stuck = Worker.objects.filter(state__in=STATES_WITH_LEASE).exclude(trouble="")
     yield _rows(stuck, "alert", "worker", name=F("host"), says=F("trouble"))
 
 

@@ -9,7 +9,14 @@ from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.graph_tokens import GraphTokens
 from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
-from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, is_of_graph, read_shape, unpack_tokens
+from apps.gym.traces.tokens import (
+    TokenCapture,
+    TokenShape,
+    TokensUnreadable,
+    is_packed_for_graph,
+    read_shape,
+    unpack_tokens,
+)
 from apps.rollouts.models import Rollout
 
 PAGE = 1_000
@@ -90,7 +97,7 @@ def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, fi
     """
     events = events_of(rollout, attempt).filter(kind="model_call")
     rows = list(events.values_list("seq", "tokens"))
-    if any(is_of_graph(tokens) for _, tokens in rows):
+    if any(is_packed_for_graph(tokens) for _, tokens in rows):
         return _read_graph(read_graph(events, "tokens"), call, first)
     stored = [None if tokens is None else bytes(tokens) for _, tokens in rows]
     try:

@@ -15,7 +15,7 @@ from apps.dashboard.traces.lanes import Lanes
 from apps.dashboard.traces.outline import Line, outline
 from apps.gym.traces.events import ErrorRaised, decode_event
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.tokens import HEADER_BYTES, is_of_graph
+from apps.gym.traces.tokens import HEADER_BYTES, is_packed_for_graph
 from apps.rollouts.models import Rollout, TraceEvent
 
 
@@ -156,7 +156,7 @@ def find_capture(rollout: Rollout, attempt: int) -> Capture | None:
     head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
     calls = events_of(rollout, attempt).filter(kind="model_call")
     heads = list(calls.values_list("seq", head))
-    if any(is_of_graph(tokens) for _, tokens in heads):
+    if any(is_packed_for_graph(tokens) for _, tokens in heads):
         return read_graph_capture(read_graph(calls, head))
     return read_capture(heads)
 

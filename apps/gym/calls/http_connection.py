@@ -61,9 +61,9 @@ class Reply:
         self._buffered = 0
         self._listener = reply_listener.get()
 
-    def is_small(self, *, most: int) -> bool:
-        """Return True if the whole body has been received uncompressed and has at most min(SMALL, `most`) bytes."""
-        return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, most)
+    def is_small(self, *, limit: int) -> bool:
+        """Return True if the whole body has been received uncompressed and has at most min(SMALL, `limit`) bytes."""
+        return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, limit)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as received. Raise OSError if it ends early."""

@@ -1,6 +1,6 @@
 """Outbound HTTP calls to models, resource servers and other addresses that users enter.
 
-It enforces the allow-list (outbound_policy.py) and the memory budget for replies.
+This module enforces the allow list (outbound_policy.py) and the memory budget for replies.
 """
 
 import io
@@ -16,7 +16,7 @@ from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_a
 from apps.gym.calls.time_limits import TimeLimit
 
 _MAX_REDIRECTS = 3
-_KNOWN_URLS = 2048  # cache size for checked URLs
+_MAX_CACHED_URLS = 2048
 
 
 class OutboundRedirectRefused(OutboundRefused):
@@ -24,7 +24,7 @@ class OutboundRedirectRefused(OutboundRefused):
 
 
 class OutboundFailed(Exception):
-    """Raised if a call got no reply. Retrying may help."""
+    """Raised if a call got no usable reply. Unless a subclass says otherwise, retrying may help."""
 
 
 class OutboundTimedOut(OutboundFailed):
@@ -61,10 +61,10 @@ class _Limits(msgspec.Struct, frozen=True):
 
 
 class Outbound:
-    """A connection pool that enforces policy and memory budget. It opens on the event loop of its first call.
+    """A connection pool that enforces the allow list and the memory budget. Use it on a single event loop.
 
-    Follows up to three redirects and checks each. `resolve` replaces the system resolver; its results are checked too.
-    `memory` is the budget for all replies.
+    It follows up to three redirects and checks each. `resolve` replaces the system resolver; its results are checked
+    too. `memory` is the budget for all replies.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class Outbound:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109 - the time limit covers the body and redirects, and its error names the limit
+        timeout: float,  # noqa: ASYNC109 - not for the whole call, but for each hop
         connect_timeout: float = 10.0,
         max_bytes: int = 16 * MIB,
     ) -> OutboundReply:
         """Send a request and return its reply, whatever its status.
 
-        `timeout` is in seconds for each redirect hop, including the body but not waits for memory. Raises
-        OutboundRefused, OutboundRedirectRefused, OutboundFailed, OutboundTimedOut or OutboundTooLarge.
+        `timeout` is in seconds and applies to each redirect hop. It includes reading the body, but not waits for
+        memory. Raises OutboundRefused, OutboundRedirectRefused, OutboundFailed, OutboundTimedOut or OutboundTooLarge.
         """
-        target = self._urls.get(url) or self._remember(url)
+        target = self._urls.get(url) or self._parse(url)
         limits = _Limits(timeout, connect_timeout, min(max_bytes, self.memory.largest_reply))
         reply = await self._send(method, target, body=body, headers=headers, cookies=cookies, limits=limits)
         if reply.status in (301, 302, 303, 307, 308) and "Location" in reply.headers:
@@ -120,9 +120,10 @@ class Outbound:
         if client is not None:
             await client.close()
 
-    def _remember(self, url: str) -> URL:
+    def _parse(self, url: str) -> URL:
+        """Parse and check a URL, and cache it."""
         parsed = self.policy.parse(url)
-        if len(self._urls) >= _KNOWN_URLS:
+        if len(self._urls) >= _MAX_CACHED_URLS:
             self._urls.clear()
         self._urls[url] = parsed
         return parsed
@@ -158,7 +159,7 @@ class Outbound:
             async with TimeLimit(limits.total):
                 reply = await client.send(method, url, headers=headers, body=body, connect_timeout=limits.connect)
                 hold = None
-                if reply.is_small(most=limits.size):
+                if reply.is_small(limit=limits.size):
                     content = reply.take()
                 else:
                     try:
@@ -178,7 +179,7 @@ class Outbound:
         return OutboundReply(reply.status, given, content, cookies_set, hold)
 
     async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
-        """Read the body. While no memory can be reserved for more of it, reading stops and the server has to wait."""
+        """Read the body. While the memory budget has no space for more of it, reading pauses."""
         length = None if reply.encoding else reply.length  # unknown for compressed bodies
         if length is not None and length > max_bytes:
             raise OutboundTooLarge(_too_large(url, max_bytes), max_bytes)
@@ -216,32 +217,36 @@ class Outbound:
         cookies: dict[str, str],
         limits: _Limits,
     ) -> OutboundReply:
-        gathered: dict[str, str] = {}
+        """Follow the redirects of a reply and return the last reply, with the cookies that its origin has set.
+
+        Only GET follows 301, 302 and 303. Another origin gets no cookies, and only the headers Content-Type and Accept.
+        """
+        cookies_set: dict[str, str] = {}
         for _ in range(_MAX_REDIRECTS):
-            gathered |= reply.cookies
+            cookies_set |= reply.cookies
             cookies |= reply.cookies
             target = _next_hop(self.policy, url, reply)
             if reply.status not in (307, 308):
                 if method.upper() != "GET":
                     raise OutboundRefused(
-                        f"{_where(url)} redirected a {method} with {reply.status}: use the final URL."
+                        f"{_where(url)} redirected a {method} request with status {reply.status}. Use the final URL."
                     )
                 body = None
             if target.origin() != url.origin():
                 headers = {n: v for n, v in (headers or {}).items() if n.lower() in ("content-type", "accept")}
-                cookies, gathered = {}, {}
+                cookies, cookies_set = {}, {}
             url = target
             reply = await self._send(method, url, body=body, headers=headers, cookies=cookies, limits=limits)
             if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
-                return msgspec.structs.replace(reply, cookies=gathered | reply.cookies)
-        raise OutboundRefused(f"{_where(url)}: more than {_MAX_REDIRECTS} redirects.")
+                return msgspec.structs.replace(reply, cookies=cookies_set | reply.cookies)
+        raise OutboundRefused(f"{_where(url)}: more than {_MAX_REDIRECTS} redirects. Use the final URL.")
 
 
 def _next_hop(policy: OutboundPolicy, url: URL, reply: OutboundReply) -> URL:
     try:
         target = policy.parse(str(url.join(URL(reply.headers["Location"]))))
     except ValueError as error:
-        raise OutboundRefused(f"{_where(url)} redirected to something that is not a URL: {error}") from None
+        raise OutboundRefused(f"{_where(url)} redirected to an invalid URL: {error}") from None
     if url.scheme == "https" and target.scheme != "https":
         raise OutboundRefused(f"{_where(url)} redirected from https to http.")
     return target

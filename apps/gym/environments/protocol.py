@@ -1,4 +1,4 @@
-"""The interface of built-in environments: one object per attempt, with fast synchronous methods."""
+"""The interface of built-in environments: one object per attempt, with synchronous methods."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -10,7 +10,7 @@ from apps.gym.verifiers.protocol import Verifier
 
 
 class ToolRefused(Exception):
-    """Raised when a tool call cannot be done. `error` is a short code; the message goes back to the policy model."""
+    """Raised if a tool call is invalid or fails. `error` is a short code. The policy model receives the message."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
@@ -18,9 +18,9 @@ class ToolRefused(Exception):
 
 
 class BuiltinEnvironment:
-    """One attempt, with synchronous methods. By default it has no tools, and a reply without calls ends it.
+    """The environment of one attempt. By default it has no tools, and the first reply without tool calls ends it.
 
-    Each of its tools is a method of the same name, which takes the arguments as an object and returns text.
+    Each tool is a method of the same name, which takes the arguments as a dict and returns text.
     """
 
     name: ClassVar[str]
@@ -30,24 +30,25 @@ class BuiltinEnvironment:
     needs: ClassVar[frozenset[str]]
     """Fields of a task's row that verification requires."""
 
-    quick: ClassVar[bool] = True
-    """True if methods are fast enough for the event loop: well under a millisecond, except verifying attempts of more
-    than 100,000 characters.
+    runs_on_loop: ClassVar[bool] = True
+    """True if each method takes well under a millisecond, so that it runs on the event loop.
 
-    Methods of custom environments run in threads, within the environment's time limits; creating one must be fast too.
+    Otherwise, methods run in threads, within the environment's time limits. In both cases, `__init__` runs on the event
+    loop, and `verify` runs in a thread for attempts of more than 100,000 characters.
     """
 
     takes_turns: ClassVar[bool] = False
-    """True if an attempt continues after a reply without tool calls."""
+    """True if the environment may answer a reply without tool calls (`respond`), so that the attempt continues."""
 
     asks_judge: ClassVar[bool] = False
+    """True if verification calls a judge model."""
 
     verifier: ClassVar[Verifier | None] = None
-    """Used instead of `verify`. A slow verifier runs in a process that can be stopped."""
+    """If set, it scores the attempt instead of the method `verify`."""
 
     @classmethod
     def check_row(cls, row: TaskRow, *, has_judge: bool) -> None:
-        """Raise VerifierError or JudgeError for a row whose attempts could not be scored."""
+        """Raise VerifierError or JudgeError if attempts at this row cannot be scored."""
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
@@ -63,10 +64,11 @@ class BuiltinEnvironment:
         return output
 
     def respond(self, items: list[Item]) -> list[Item] | None:
-        """Return observations after a reply without tool calls, or None when the environment is done."""
+        """Return the environment's messages after a reply without tool calls, or None to end the attempt."""
         return None
 
     def verify(self, response: dict[str, Any]) -> Reward:
+        """Score the attempt. `response` is a Responses object whose `output` has every item after the prompt."""
         raise NotImplementedError
 
 
@@ -78,55 +80,60 @@ class Transition(NamedTuple):
 
 
 def unknown_tool(name: str, tools: list[Tool]) -> ToolRefused:
+    """Return the error for a tool that does not exist. It names the tools that do."""
     names = ", ".join(tool["name"] for tool in tools)
     known = f"the tools are: {names}" if names else "this environment has no tools"
     return ToolRefused("unknown_tool", f"there is no tool named {cut(name, 100)!r}; {known}")
 
 
-def read_only_text(arguments: dict[str, Any], name: str, wanted: str) -> str:
-    """Return the text argument `name`. Raises ToolRefused with the message `wanted` if it is not the only argument."""
-    given = arguments.get(name)
-    if not isinstance(given, str) or len(arguments) != 1:
-        raise ToolRefused("bad_arguments", wanted)
-    return given
+def read_single_text(arguments: dict[str, Any], name: str, problem: str) -> str:
+    """Return the only argument, a text called `name`. Raises ToolRefused with the message `problem` for others."""
+    value = arguments.get(name)
+    if not isinstance(value, str) or len(arguments) != 1:
+        raise ToolRefused("bad_arguments", problem)
+    return value
 
 
-class Played(Protocol):
-    """The interface of a running game."""
+class RunningGame(Protocol):
+    """The state of a running game."""
 
-    def look(self) -> str: ...
+    def look(self) -> str:
+        """Return the first observation."""
 
-    def step(self, reply: str) -> Transition: ...
+    def step(self, reply: str) -> Transition:
+        """Apply a reply of the policy model."""
 
 
-PlayedGame = TypeVar("PlayedGame", bound=Played)
+Game = TypeVar("Game", bound=RunningGame)
 
 
-class GameInTurns(BuiltinEnvironment, ABC, Generic[PlayedGame]):
+class TurnBasedGame(BuiltinEnvironment, ABC, Generic[Game]):
     """A built-in environment in which each reply of the policy model is a step, as in Gymnasium.
 
-    `begin` starts the row's game, and `score` returns its reward. `verify` replays the replies, so it needs only the
-    row.
+    `verify` replays the attempt from its replies, so it needs no state of the session.
     """
 
     takes_turns: ClassVar[bool] = True
 
     def __init__(self, row: TaskRow) -> None:
         super().__init__(row)
-        self._game: PlayedGame | None = None
+        self._game: Game | None = None
 
     @abstractmethod
-    def begin(self) -> PlayedGame:
-        """Return the game of the row. Raises EnvironmentFault for an invalid row."""
+    def begin(self) -> Game:
+        """Start a game from the row. Raises EnvironmentFault for an invalid row."""
 
     @abstractmethod
-    def score(self, game: PlayedGame) -> Reward: ...
+    def score(self, game: Game) -> Reward:
+        """Return the reward for the state of the game."""
 
     def reset(self) -> str:
+        """Start the game and return the first observation."""
         self._game = self.begin()
         return self._game.look()
 
     def step(self, reply: str) -> Transition:
+        """Apply a reply of the policy model."""
         self._game = self._game or self.begin()
         return self._game.step(reply)
 
@@ -138,17 +145,18 @@ class GameInTurns(BuiltinEnvironment, ABC, Generic[PlayedGame]):
 
 
 def answered_replies(response: dict[str, Any]) -> list[str]:
-    """Return the text of each reply that the environment answered, in order. An answer is one message."""
+    """Return the text of each reply that a user message follows, in order: the environment answered it."""
     return _split(response)[0]
 
 
 def all_replies(response: dict[str, Any]) -> list[str]:
-    """Return the text of all replies, including the final one unless the attempt was cut off before it."""
+    """Return the text of all replies, including the final one unless a limit ended the attempt before it."""
     answered, rest = _split(response)
     return answered if not rest or response.get("status") == "incomplete" else [*answered, assistant_text(rest)]
 
 
 def _split(response: dict[str, Any]) -> tuple[list[str], list[Item]]:
+    """Return the texts of the answered replies, and the items after the last answer."""
     answered: list[str] = []
     rest: list[Item] = []
     for item in response.get("output") or []:

@@ -21,7 +21,7 @@ from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped, offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
-from apps.gym.traces.tokens import TokensUnreadable, leave_out_tokens, restore_tokens
+from apps.gym.traces.tokens import TokensUnreadable, drop_tokens, restore_tokens
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
 """The sampling keys that `responses_create_params` allows. It rejects unknown keys."""
@@ -55,7 +55,7 @@ def rollout_row(
         raise Dropped("no_assistant_turn")
     try:
         if masks_grammar:
-            events = leave_out_tokens(events, is_constrained)
+            events = drop_tokens(events, is_constrained)
         found = check_prefixes(stored_tokens(events))
         events = restore_tokens(events)
     except TokensUnreadable:

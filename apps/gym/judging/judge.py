@@ -97,7 +97,7 @@ class _Preference(msgspec.Struct, frozen=True):
     explanation: str
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _PreparedQuestion(msgspec.Struct, frozen=True):
     """A question to a judge, with everything needed to read its answer."""
 
     name: str
@@ -145,8 +145,8 @@ class Judgement:
         return bool((await self._rate("assertion", _MET, rubric, sections)).value)
 
     async def _rate(self, name: str, scale: Scale, rubric: str, sections: dict[str, str]) -> Verdict:
-        asked = self._compose("score", name, rubric, sections, scale.schema())
-        return await self._decide(asked, scale.read, lambda verdict: verdict.said)
+        prepared = self._compose("score", name, rubric, sections, scale.schema())
+        return await self._decide(prepared, scale.read, lambda verdict: verdict.said)
 
     async def compare(self, *, rubric: str, a: str, b: str, **sections: str) -> Comparison:
         """Return the better of two answers.
@@ -170,8 +170,8 @@ class Judgement:
         """Return the answer to a question about the events of a transcript. Raises JudgeError."""
         mark = secrets.token_hex(4)
         prompt = question.compose(transcript, mark=mark, limit=self.settings.max_characters)
-        asked = _Asked("scan", prompt, question.schema(), mark)
-        return await self._decide(asked, partial(question.read, transcript=transcript), lambda answer: answer.value)
+        prepared = _PreparedQuestion("scan", prompt, question.schema(), mark)
+        return await self._decide(prepared, partial(question.read, transcript=transcript), lambda answer: answer.value)
 
     async def _ask_twice(
         self,
@@ -186,38 +186,40 @@ class Judgement:
     ) -> tuple[Found, Found]:
         """Return the verdicts on two answers in this order, and swapped."""
 
-        def said(verdict: Found) -> object:
+        def value_of(verdict: Found) -> object:
             return msgspec.structs.astuple(verdict)[0]
 
         in_order = self._compose(question, question, rubric, {**sections, "first": a, "second": b}, schema)
-        given = await self._decide(in_order, read, said)
+        given = await self._decide(in_order, read, value_of)
         in_turn = self._compose(question, f"{question}, swapped", rubric, {**sections, "first": b, "second": a}, schema)
-        return given, await self._decide(in_turn, read, said)
+        return given, await self._decide(in_turn, read, value_of)
 
     def _compose(
         self, question: str, name: str, rubric: str, sections: dict[str, str], schema: dict[str, Any]
-    ) -> _Asked:
+    ) -> _PreparedQuestion:
         mark = secrets.token_hex(4)
         limit = self.settings.max_characters
         shown = {section: cut_middle(text, limit) for section, text in sections.items()}
-        return _Asked(
+        return _PreparedQuestion(
             name, ask_verdict(question, rubric=rubric, sections=shown, schema=schema, mark=mark), schema, mark
         )
 
     async def _decide(
-        self, asked: _Asked, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]
+        self, prepared: _PreparedQuestion, read: Callable[[dict[str, Any]], Found], value_of: Callable[[Found], object]
     ) -> Found:
         """Repeat the question until the answer is valid, each time with the problem of the last answer."""
         seen: list[Item] = []
-        added = asked.prompt
+        added = prepared.prompt
         for tries in range(1, self.settings.tries + 1):
             seen = [*seen, *added]
             # A new seed: at temperature 0 the same question would have the same answer.
-            sampling = self._sampling(asked.schema, tries)
-            call = JudgeCall(judge=self._judge.name, question=asked.name, prompt=added, tries=tries, sampling=sampling)
+            sampling = self._sampling(prepared.schema, tries)
+            call = JudgeCall(
+                judge=self._judge.name, question=prepared.name, prompt=added, tries=tries, sampling=sampling
+            )
             reply = await self._ask(call, seen)
             try:
-                found = read_verdict(assistant_text(reply.items), asked.mark, read, said)
+                found = read_verdict(assistant_text(reply.items), prepared.mark, read, value_of)
             except VerdictUnreadable as why:
                 is_cut = reply.finish_reason == "max_output_tokens"
                 call.problem = f"the answer was cut at its token limit, and {why}" if is_cut else str(why)

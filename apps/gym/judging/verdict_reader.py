@@ -23,14 +23,14 @@ Found = TypeVar("Found")
 
 
 def read_verdict(
-    text: str, mark: str, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]
+    text: str, mark: str, read: Callable[[dict[str, Any]], Found], value_of: Callable[[Found], object]
 ) -> Found:
     """Return the verdict that `read` makes of the objects with the mark.
 
     Raises VerdictUnreadable if there is none, or if several differ.
 
-    Objects without the mark are quotations from the judge's input. Two verdicts are the same if `said` returns the same
-    for them.
+    Objects without the mark are quotations from the judge's input. Two verdicts are equal if
+    `value_of` returns the same value for both.
     """
     text = text[-MAX_READ:]
     found: list[Found] = []
@@ -44,7 +44,7 @@ def read_verdict(
         no_mark = "no JSON object in the answer has the `mark` that you were given"
         no_object = "there is no JSON object in the answer"
         raise VerdictUnreadable(problem or (no_mark if _holds_object(text) else no_object))
-    if any(said(other) != said(found[-1]) for other in found):
+    if any(value_of(other) != value_of(found[-1]) for other in found):
         raise VerdictUnreadable("the answer gives more than one verdict, and they differ")
     return found[-1]
 

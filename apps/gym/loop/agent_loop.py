@@ -49,12 +49,12 @@ StopReason = Literal[
     "empty_reply",
 ]
 
-ENDING_REPLIES: dict[str, StopReason] = {
+ENDING_FINISH_REASONS: dict[str, StopReason] = {
     "max_output_tokens": "max_output_tokens",
     "context_length": "context_length",
     "content_filter": "content_filter",
 }
-"""Finish reasons that end the attempt. Tool calls in such a reply may be cut off, so they are not run."""
+"""Stop reasons by finish reason. Tool calls in such a reply may be incomplete, so they are not run."""
 
 SAMPLING_KEYS = (
     "temperature",
@@ -67,18 +67,18 @@ SAMPLING_KEYS = (
     "top_logprobs",
     "metadata",
 )
-"""Sampling keys of a task's `responses_create_params`. They override model, agent and collection."""
+"""Sampling parameters that a task may set in `responses_create_params`. They override those of the harness."""
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The agent harness: prompt, few-shot examples, limits.
 
     `time_limit` is in seconds, `token_limit` counts input and output tokens of all calls. Both are checked between
-    steps. With `strict_tools` "never", tools are sent without `strict`, so that it causes no grammar. A forced
-    `tool_choice` may still cause one.
+    steps. With `strict_tools` "never", tools are sent without `strict`, so that servers do not use a grammar for them.
+    They may still use one for a forced `tool_choice`.
 
-    An empty reply has neither text nor tool calls. A second one without a tool call in between ends the attempt. With
-    `retry_empty_replies`, empty replies never end it, as in NeMo Gym.
+    An empty reply has neither text nor tool calls. The model is then called again. A second empty reply without a tool
+    call in between ends the attempt. With `retry_empty_replies`, empty replies never end it, as in NeMo Gym.
     """
 
     system_prompt: str = ""
@@ -97,7 +97,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
         return self.strict_tools == "declared"
 
     def offer(self, tools: list[Tool]) -> list[Tool]:
-        """Return the tools as the model gets them: without `strict` if they must never be strict."""
+        """Return the tools to send to the model: without `strict` if tools must never be strict."""
         if self.allows_strict:
             return tools
         return [{key: value for key, value in tool.items() if key != "strict"} for tool in tools]
@@ -113,10 +113,10 @@ def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
 
 
 def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
-    """Return the sampling parameters: the harness's, overridden by the task's own.
+    """Return the sampling parameters of the harness, overridden by those of the task.
 
-    The harness already merges the parameters of model, agent and collection. Each rollout has its own seed, because a
-    shared seed would make repeats identical.
+    `harness.sampling` already combines those of model, agent and collection. `seed` replaces any other seed: it differs
+    between rollouts, because a shared seed would make repeats identical.
     """
     params = row["responses_create_params"]
     own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
@@ -137,7 +137,7 @@ class Attempt(SessionDriver):
         elapsed: Callable[[], float],
         name: str = "",
     ) -> None:
-        """Prepare an attempt. `elapsed` returns seconds since the attempt began, excluding waits for flow control."""
+        """Prepare an attempt. `elapsed`: see SessionDriver. `name` identifies the rollout, see Ask.session."""
         super().__init__(row=row, server=server, prompt=harness.prompt, seed=seed, elapsed=elapsed)
         self.policy = policy
         self.harness = harness
@@ -148,7 +148,7 @@ class Attempt(SessionDriver):
         self.sampling = resolve_sampling(row, harness, seed)
         self._sent = SentMessages()
         self._ids = b""  # packed ids of the last call with tokens
-        self._has_responded = False
+        self._has_responded = False  # the environment has answered a reply
         self._allows_strict = harness.allows_strict
         self._ending: StopReason | None = None  # set when the environment ends the attempt
 
@@ -175,28 +175,28 @@ class Attempt(SessionDriver):
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
         yield Prompt(items=self._initial_items(session), at=self.elapsed())
         stop_reason: StopReason | None = None
-        steps = empty = tokens = 0
+        steps = empty_replies = tokens = 0
         while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
-            call = await self._ask(empty)
-            yield call
+            reply = await self._ask(empty_replies)
+            yield reply
             steps += 1
-            tokens += call.usage.get("input_tokens", 0) + call.usage.get("output_tokens", 0)
-            calls = function_calls(call.items)
-            if call.finish_reason in ENDING_REPLIES:
-                stop_reason = ENDING_REPLIES[call.finish_reason]
+            tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
+            calls = function_calls(reply.items)
+            if reply.finish_reason in ENDING_FINISH_REASONS:
+                stop_reason = ENDING_FINISH_REASONS[reply.finish_reason]
             elif stepped:
-                async for event in self._step(stepped, call):
+                async for event in self._step(stepped, reply):
                     yield event
                 stop_reason = self._ending
             elif calls:
-                empty = 0
+                empty_replies = 0
                 for result in await self._call_tools(session, calls):
                     yield result
-            elif not any(text_of(item).strip() for item in call.items if item_type(item) == "message"):
-                empty += 1
-                stop_reason = "empty_reply" if empty > 1 and not self.harness.retry_empty_replies else None
+            elif not any(text_of(item).strip() for item in reply.items if item_type(item) == "message"):
+                empty_replies += 1
+                stop_reason = "empty_reply" if empty_replies > 1 and not self.harness.retry_empty_replies else None
             else:
-                async for event in self._respond(session, call):
+                async for event in self._respond(session, reply):
                     yield event
                 stop_reason = self._ending
             if stop_reason is None and steps >= self.harness.max_steps:
@@ -210,10 +210,10 @@ class Attempt(SessionDriver):
             return "time_limit"
         return "token_limit" if tokens >= self.harness.token_limit else None
 
-    async def _ask(self, empty: int) -> ModelCall:
-        """Call the model. `empty` counts the empty replies since the last tool call. Each changes the seed."""
+    async def _ask(self, empty_replies: int) -> ModelCall:
+        """Call the model. Each empty reply since the last tool call changes the seed, to get another reply."""
         began = self.elapsed()
-        sampling = reseed(self.sampling, empty + 1)
+        sampling = reseed(self.sampling, empty_replies + 1)
         seen = len(self.conversation)
         reply: Reply = await self.policy.ask(
             Ask(
@@ -250,7 +250,7 @@ class Attempt(SessionDriver):
         return pack_tokens(reply.tokens, before=before)
 
     async def _respond(self, session: Session, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """Pass a reply to the environment. Yield the calls of a simulated user, then the environment's turn, if any."""
+        """Pass a reply to the environment. Yield the model calls of a simulated user, then the environment's turn."""
         began = self._asked_at = self.elapsed()
         observations = await session.respond(reply.items)
         calls = self.take_judge_calls()
@@ -264,23 +264,23 @@ class Attempt(SessionDriver):
             yield EnvironmentTurn(items=observations, by_user=bool(calls), at=began, duration=duration)
 
     async def _step(self, session: SteppedSession, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """Yield the environment's answer to one reply: outputs of its calls in order, then observations."""
+        """Pass a reply to the environment as one step. Yield the outputs of its calls, then the environment's turn."""
         began = self.elapsed()
         step = await session.step(assemble_unprefixed_response([self.trace[0], reply], self.row, self._tool_names))
         duration = self.elapsed() - began
         for call in function_calls(reply.items):
             name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
             if call_id in step.outputs:
-                given = step.outputs[call_id]
+                result = step.outputs[call_id]
                 yield ToolResult(
-                    call_id=call_id, name=name, output=given.output, error=given.error, at=began, duration=duration
+                    call_id=call_id, name=name, output=result.output, error=result.error, at=began, duration=duration
                 )
         if step.items:
             yield EnvironmentTurn(items=step.items, at=began, duration=duration)
         self._ending = "environment_done" if step.done else None
 
     async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
-        """Return the results in the order of the calls."""
+        """Run the tool calls and return their results in the same order."""
         if len(calls) == 1 or not self.harness.parallel_tool_calls:
             return [await self._call_tool(session, call) for call in calls]
         running = [asyncio.ensure_future(self._call_tool(session, call)) for call in calls]
@@ -296,14 +296,14 @@ class Attempt(SessionDriver):
         try:
             arguments = session.read_arguments(call.get("arguments"))
         except ValueError as problem:
-            answer = failed_call(f"Invalid tool call arguments: {problem}", "invalid_arguments")
+            result = failed_call(f"Invalid tool call arguments: {problem}", "invalid_arguments")
         else:
-            answer = await session.call_tool(strip_tool_prefix(name, self._tool_names), arguments)
+            result = await session.call_tool(strip_tool_prefix(name, self._tool_names), arguments)
         return ToolResult(
             call_id=call_id,
             name=name,
-            output=answer.output,
-            error=answer.error,
+            output=result.output,
+            error=result.error,
             at=began,
             duration=self.elapsed() - began,
         )

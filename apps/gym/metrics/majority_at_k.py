@@ -72,24 +72,24 @@ def majority_at_k(answers: Sequence[Answers], k: int) -> float:
     return _curve(answers, k)[k - 1]
 
 
-def _curve(answers: Sequence[Answers], most: int) -> tuple[float, ...]:
-    """Return majority@k for k = 1 to `most`."""
+def _curve(answers: Sequence[Answers], max_k: int) -> tuple[float, ...]:
+    """Return majority@k for k = 1 to `max_k`."""
     voting = tuple(sorted((answer.attempts, answer.solved) for answer in answers if answer.votes and answer.attempts))
-    return _majorities(voting, sum(answer.attempts for answer in answers if not answer.votes), most)
+    return _majorities(voting, sum(answer.attempts for answer in answers if not answer.votes), max_k)
 
 
 @lru_cache(maxsize=10_000)
-def _majorities(voting: tuple[tuple[int, int], ...], silent: int, most: int) -> tuple[float, ...]:
+def _majorities(voting: tuple[tuple[int, int], ...], silent: int, max_k: int) -> tuple[float, ...]:
     """Count draws by (drawn so far, winners, sum of their scores) for every number of votes that may win."""
-    totals = [0.0] * most
-    for height in range(1, min(most, max((count for count, _ in voting), default=0)) + 1):
+    totals = [0.0] * max_k
+    for height in range(1, min(max_k, max((count for count, _ in voting), default=0)) + 1):
         # (drawn, winners) → number of ways, and the sum of the winners' scores over them
         ways: dict[tuple[int, int], tuple[int, float]] = {(0, 0): (1, 0.0)}
         for count, solved in voting:
-            ways = _draw(ways, count, solved / count, height, most)
+            ways = _draw(ways, count, solved / count, height, max_k)
         for (drawn, winners), (number, scores) in ways.items():
             if winners and number:
-                for rest in range(min(silent, most - drawn) + 1):
+                for rest in range(min(silent, max_k - drawn) + 1):
                     totals[drawn + rest - 1] += scores / winners * math.comb(silent, rest)
     size = silent + sum(count for count, _ in voting)
     return tuple(total / math.comb(size, k) for k, total in enumerate(totals, start=1))
@@ -117,8 +117,8 @@ def mean_majority_at_k(shapes: Mapping[tuple[Answers, ...], int]) -> dict[int, f
     """Return majority@k for k = 1 to MAX_MAJORITY averaged over groups, as `mean_pass_at_k` does."""
     totals, groups = [0.0] * MAX_MAJORITY, [0] * MAX_MAJORITY
     for shape, count in shapes.items():
-        most = min(sum(answer.attempts for answer in shape), MAX_MAJORITY)
-        for place, score in enumerate(_curve(shape, most)):
+        max_k = min(sum(answer.attempts for answer in shape), MAX_MAJORITY)
+        for place, score in enumerate(_curve(shape, max_k)):
             totals[place] += score * count
             groups[place] += count
     return {

@@ -29,8 +29,8 @@ def reward_of(attempt: Attempt) -> float:
 def best_first(group: Iterable[Attempt], rule: Rule) -> list[Attempt]:
     """Return the attempts that may be chosen, best first. Ties: fewest output tokens, then lowest id."""
     ordered = sorted(group, key=lambda one: (-reward_of(one), one.output_tokens, one.id))
-    least = rule.min_chosen_reward
-    return ordered if least is None else [one for one in ordered if reward_of(one) >= least - TOLERANCE]
+    min_reward = rule.min_chosen_reward
+    return ordered if min_reward is None else [one for one in ordered if reward_of(one) >= min_reward - TOLERANCE]
 
 
 def worst_first(group: Iterable[Attempt]) -> list[Attempt]:

@@ -77,7 +77,7 @@ def find_divergences(
 
 
 class NearestSearch:
-    """Find the pair with the smallest length ratio, at most `most`.
+    """Find the pair with the smallest length ratio, at most `max_ratio`.
 
     `best` and `worst` list the attempts in the order in which they are chosen and rejected. `passes(chosen, rejected)`
     tells whether the rewards allow a pair; it must be monotonic in both rewards.
@@ -89,7 +89,7 @@ class NearestSearch:
         worst: Sequence[Attempt],
         *,
         passes: Callable[[Attempt, Attempt], bool],
-        most: float | None,
+        max_ratio: float | None,
         on_step: Callable[[], None],
     ) -> None:
         self._best, self._worst = best, worst
@@ -97,7 +97,7 @@ class NearestSearch:
         self._rank = {one.id: rank for rank, one in enumerate(best)}
         self._worst_rank = {one.id: rank for rank, one in enumerate(worst)}
         self._on_step = on_step
-        self._bound = float("inf") if most is None else most
+        self._bound = float("inf") if max_ratio is None else max_ratio
         self._found: tuple[Order, tuple[Attempt, Attempt]] | None = None
 
     def find(self, points: Iterable[DivergencePoint]) -> tuple[Attempt, Attempt] | None:

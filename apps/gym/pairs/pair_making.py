@@ -181,7 +181,7 @@ class _GroupPairing:
             if left is not None:
                 return
 
-    def _find_nearest(self, group: list[Attempt], most: float | None) -> Candidate | None:
+    def _find_nearest(self, group: list[Attempt], max_ratio: float | None) -> Candidate | None:
         """Return the pair with the smallest length ratio that rewards and actions allow. Ties: the larger margin."""
         search = NearestSearch(
             best_first(group, self._rule),
@@ -189,7 +189,7 @@ class _GroupPairing:
             passes=lambda chosen, rejected: (
                 find_reward_problem(reward_of(chosen), reward_of(rejected), self._rule) is None
             ),
-            most=most,
+            max_ratio=max_ratio,
             on_step=self._on_step,
         )
         return search.find(self._divergence_points(group))
@@ -290,8 +290,8 @@ class _GroupPairing:
             chosen_length=lengths[0],
             rejected_length=lengths[1],
         )
-        most = self._rule.max_length_ratio
-        too_long: Outcome | None = "lengths_differ" if most is not None and _ratio(pair) > most else None
+        max_ratio = self._rule.max_length_ratio
+        too_long: Outcome | None = "lengths_differ" if max_ratio is not None and _ratio(pair) > max_ratio else None
         return self._find_decided(chosen.id, rejected.id) or too_long or pair
 
     def _find_conflict(self, one: int, other: int) -> Outcome | None:

@@ -1,40 +1,40 @@
 """Shorten text: redact credentials first, then cut.
 
-The other order would leave half a credential, for example `https://user:passw`, which no rule recognises.
+In the other order, half a credential could remain, for example `https://user:passw`, which no rule recognises.
 """
 
 from apps.gym.redaction.redactor import Redactor
 
 _BODY_BYTES = 64 * 1024
-"""Bytes of a response body to decode: more than `limit`, so that a credential at the cut is whole when redacted."""
+"""Bytes of a response body to decode: more than is shown, so that a credential at the cut is still whole."""
 
 
 class _Current:
-    """The redactor of this process. Until the installation's patterns are loaded, it knows only credential formats."""
+    """Holds the redactor of this process. The default knows credential formats, but no patterns of the installation."""
 
     redactor = Redactor()
 
 
 def set_shortening_redactor(redactor: Redactor) -> None:
-    """Set the redactor that shortened text is redacted with, once the installation's patterns are loaded."""
+    """Set the redactor for text to shorten. Called when the installation's patterns have been loaded."""
     _Current.redactor = redactor
 
 
 def cut_clean(text: str, limit: int) -> str:
-    """Return at most `limit` characters, always redacted. For texts that are not redacted again before storing."""
+    """Redact text and return at most `limit` characters. For text that is not redacted again before it is stored."""
     return _Current.redactor.redact_text(text)[0][:limit]
 
 
 def cut(text: str, limit: int) -> str:
-    """Return at most `limit` characters.
+    """Return at most `limit` characters. Longer text is redacted before it is cut.
 
-    Text within the limit is returned unchanged: the code that stores it redacts it and counts redactions.
+    Text within the limit is returned unchanged: the code that stores it redacts it and counts the redactions.
     """
     return text if len(text) <= limit else cut_clean(text, limit)
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters, followed by "…" if text was cut."""
+    """Return at most `limit` characters, with "…" after them if text is missing. Longer text is redacted first."""
     if len(text) <= limit:
         return text
     clean, _ = _Current.redactor.redact_text(text)
@@ -42,7 +42,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return the start and end of longer text, with the number of omitted characters between them."""
+    """Return longer text, redacted, with its middle replaced by the number of omitted characters."""
     if len(text) <= limit:
         return text
     clean, _ = _Current.redactor.redact_text(text)
@@ -53,15 +53,15 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 def pointer_step(name: object, limit: int) -> str:
-    """Return a name as a step of a JSON pointer. Redacts first: escaping would hide the `//` of a URL."""
+    """Return a name as one segment of a JSON pointer. Redacted first: escaping would hide the `//` of a URL."""
     return cut_clean(str(name), limit).replace("~", "~0").replace("/", "~1")
 
 
-def cut_to_end(text: str, limit: int) -> str:
-    """Return the end of longer text."""
+def keep_end(text: str, limit: int) -> str:
+    """Return the last `limit` characters. Longer text is redacted before it is cut."""
     return text if len(text) <= limit else _Current.redactor.redact_text(text)[0][-limit:]
 
 
 def cut_body(body: bytes, limit: int) -> str:
-    """Return the start of a response as text."""
+    """Return at most the first `limit` characters of a response body, redacted like `cut`."""
     return cut(body[:_BODY_BYTES].decode(errors="replace"), limit).strip()

@@ -17,8 +17,8 @@ from apps.gym.resources.protocol import (
     Step,
     SteppedSession,
     ToolOutput,
+    output_with_images,
     read_parts,
-    shown_output,
 )
 from apps.gym.resources.server_calls import Caller, CallerSession, check_success
 from apps.gym.resources.server_survey import probe_server
@@ -145,7 +145,7 @@ def _read_outputs(info: dict[str, Any]) -> dict[str, ToolOutput]:
 def _read_output(given: Any) -> ToolOutput:
     text = given if isinstance(given, str) else dump_json(given)
     parts = read_parts(text)
-    return shown_output(parts) if parts else ToolOutput(text=text)
+    return output_with_images(parts) if parts else ToolOutput(text=text)
 
 
 def _loads(body: bytes) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from apps.gym.environments.protocol import BuiltinEnvironment, GameInTurns, ToolRefused
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, TurnBasedGame
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.environments.simulated_user.environment import SimulatedUser
 from apps.gym.environments.simulated_user.user_tasks import STOP_WORDS
@@ -58,7 +58,7 @@ class InProcessSession(Session):
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         seconds = self._server.call_timeout
         try:
-            if self._environment.quick:
+            if self._environment.runs_on_loop:
                 return ToolOutput(text=self._environment.call_tool(name, arguments))
             call = partial(self._environment.call_tool, name, arguments)
             return ToolOutput(text=await run_in_thread(call, seconds=seconds))
@@ -68,7 +68,7 @@ class InProcessSession(Session):
             return failed_call(f"the tool gave no result within {seconds:g} s", "timeout")
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
-        if self._environment.quick:
+        if self._environment.runs_on_loop:
             return self._environment.respond(items)
         return await self._within(partial(self._environment.respond, items), self._server.call_timeout, "its turn")
 
@@ -85,7 +85,7 @@ class InProcessSession(Session):
                 whose=self._server.name,
             )
         try:
-            if self._environment.quick and weigh(response) <= MAX_ON_LOOP:
+            if self._environment.runs_on_loop and weigh(response) <= MAX_ON_LOOP:
                 return self._environment.verify(response)
             verify = partial(self._environment.verify, response)
             return await self._within(verify, self._server.verify_timeout, "verification")
@@ -106,7 +106,7 @@ class InProcessSession(Session):
 class InProcessGame(InProcessSession, SteppedSession):
     """One game in which every reply is a step."""
 
-    def __init__(self, game: GameInTurns[Any], server: "InProcessServer", seed: int) -> None:
+    def __init__(self, game: TurnBasedGame[Any], server: "InProcessServer", seed: int) -> None:
         super().__init__(game, server, seed)
         self._game = game
         self.opening = [message("user", game.reset())]
@@ -188,7 +188,7 @@ class InProcessServer(ResourceServer):
         if issubclass(self._builtin, SimulatedUser):
             return InProcessUser(self._builtin(row, has_judge=self.judge is not None), self, seed)
         environment = self._builtin(row)
-        if isinstance(environment, GameInTurns):
+        if isinstance(environment, TurnBasedGame):
             return InProcessGame(environment, self, seed)
         return InProcessSession(environment, self, seed)
 

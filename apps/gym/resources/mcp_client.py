@@ -15,7 +15,7 @@ from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
-from apps.gym.resources.protocol import ToolOutput, failed_call, shown_output
+from apps.gym.resources.protocol import ToolOutput, failed_call, output_with_images
 from apps.gym.traces.items import Tool, dump_json
 
 if TYPE_CHECKING:
@@ -328,7 +328,11 @@ def _read_output(result: Any) -> ToolOutput:
     text = "" if images else _text_of(result)
     if len(text) + sum(map(len, images)) > MAX_TOOL_OUTPUT:
         return too_large(MAX_TOOL_OUTPUT)
-    return shown_output(list(map(_part_of, result.content)), failed) if images else ToolOutput(text=text, error=failed)
+    return (
+        output_with_images(list(map(_part_of, result.content)), failed)
+        if images
+        else ToolOutput(text=text, error=failed)
+    )
 
 
 def _part_of(part: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from apps.gym.redaction.shortening import cut_to_end
+from apps.gym.redaction.shortening import keep_end
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -45,7 +45,7 @@ class ProcessStreams:
     def last_words(self) -> str:
         """Return the last lines of the error output."""
         lines = self._tail.decode(errors="replace").strip().splitlines()
-        return cut_to_end("\n".join(lines[-_LAST_LINES:]), _LAST_CHARACTERS)
+        return keep_end("\n".join(lines[-_LAST_LINES:]), _LAST_CHARACTERS)
 
     @contextlib.asynccontextmanager
     async def open(self) -> "AsyncIterator[TransportStreams]":

@@ -18,8 +18,8 @@ from apps.gym.resources.protocol import (
     ToolOutput,
     failed_call,
     load_arguments,
+    output_with_images,
     read_parts,
-    shown_output,
 )
 from apps.gym.resources.server_calls import (
     MAX_REPLY,
@@ -226,10 +226,10 @@ def _read_output(reply: OutboundReply) -> ToolOutput:
     """Return the output of a tool: an image, a list of texts and images, or any text."""
     error = _tool_error(reply)
     if kind := find_kind(reply.body):
-        return shown_output([{"type": "input_image", "image_url": data_url(kind, reply.body)}], error)
+        return output_with_images([{"type": "input_image", "image_url": data_url(kind, reply.body)}], error)
     text = reply.body.decode("utf-8", "replace")
     parts = read_parts(text)
-    return shown_output(parts, error) if parts else ToolOutput(text=text, error=error)
+    return output_with_images(parts, error) if parts else ToolOutput(text=text, error=error)
 
 
 def _tool_error(reply: OutboundReply) -> str:

@@ -1,4 +1,4 @@
-"""The environment protocol, which every adapter implements, in process or over HTTP."""
+"""The interface of environments, which every adapter implements, in process or over HTTP."""
 
 import json
 from abc import ABC, abstractmethod
@@ -16,9 +16,9 @@ from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, r
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The text returned to the model. `error` is a short code ("http_422"), or empty.
+    """The output of a tool call. `error` is a short code if the call failed, for example "http_422".
 
-    `parts` are the texts and images of an output with images, as parts of the Responses API.
+    For an output with images, `parts` has all its texts and images, as content parts of the Responses API.
     """
 
     text: str
@@ -27,12 +27,12 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> str | list[dict[str, Any]]:
-        """Return the output of a `function_call_output` item."""
+        """Return the value of `output` in a `function_call_output` item."""
         return self.parts or self.text
 
 
-def shown_output(parts: list[dict[str, Any]], error: str = "") -> ToolOutput:
-    """Return an output with images, or a failure if one of them is not an accepted image."""
+def output_with_images(parts: list[dict[str, Any]], error: str = "") -> ToolOutput:
+    """Return an output with images, or a failed call if one of them is invalid."""
     for part in parts:
         if part["type"] == "input_image":
             try:
@@ -43,22 +43,22 @@ def shown_output(parts: list[dict[str, Any]], error: str = "") -> ToolOutput:
 
 
 def read_parts(text: str) -> list[dict[str, Any]]:
-    """Return the parts in a tool's JSON text if it is a list of texts and images, else an empty list."""
+    """Return the content parts if a tool's text is a JSON list of texts and images, else an empty list."""
     given = read_json(text) if text[:1] == "[" and '"input_image"' in text else None
     if not isinstance(given, list) or not all(isinstance(part, dict) for part in given):
         return []
-    fields = {"input_text": "text", "input_image": "image_url"}
-    is_known = all(isinstance(part.get(fields.get(str(part.get("type")), "")), str) for part in given)
-    return given if is_known else []
+    content_fields = {"input_text": "text", "input_image": "image_url"}
+    is_valid = all(isinstance(part.get(content_fields.get(str(part.get("type")), "")), str) for part in given)
+    return given if is_valid else []
 
 
 def failed_call(message: str, error: str) -> ToolOutput:
-    """Return a tool's failure as the JSON object that the model reads."""
+    """Return the output of a failed tool call: a JSON object with the error message."""
     return ToolOutput(text=dump_json({"error": message}), error=error)
 
 
 def load_arguments(given: str) -> Any:
-    """Return the JSON value. Raises ValueError."""
+    """Return the value of a JSON text. Raises ValueError with the message that NeMo Gym's agents show."""
     try:
         return json.loads(given)
     except (json.JSONDecodeError, RecursionError) as problem:
@@ -66,7 +66,7 @@ def load_arguments(given: str) -> Any:
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one reply: the outputs of its calls by call id, observations, and whether the attempt ended."""
+    """The result of one reply: the outputs of its calls by call id, messages, and whether the attempt ended."""
 
     outputs: dict[str, ToolOutput] = {}
     items: list[Item] = []
@@ -74,7 +74,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a health check. `latency` is in seconds. `found` is cached facts about the server."""
+    """The result of a health check. `latency` is in seconds. `found` has facts about the server to store, as JSON."""
 
     healthy: bool
     message: str
@@ -86,29 +86,29 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 class Session:
     """One attempt's state. Every method may raise EnvironmentFault or TimedOut; `verify` also VerifierError.
 
-    By default a session has no tools, ends with the first reply without calls, and has no verdict.
+    By default a session has no tools and no verifier, and ends with the first reply without tool calls.
     """
 
     opening: Sequence[Item] = ()
     """The environment's first messages, placed after the prompt of the task."""
 
     async def list_tools(self) -> list[Tool]:
-        """Return the tools of this session, or none if only the task row declares them."""
+        """Return the tools of this session. The list is empty if only the task row declares tools."""
         return []
 
     def read_arguments(self, given: object) -> Any:
-        """Return the arguments of a call as `call_tool` takes them.
+        """Return the arguments of a call for `call_tool`, from a JSON text or a dict.
 
-        An empty string means none, as some servers send it. Raises ValueError, for malformed JSON with the text that
-        NeMo Gym's agents show.
+        An empty string, which some servers send, and values of other types mean that there are no arguments. Raises
+        ValueError for a text that is not a JSON object.
         """
         if isinstance(given, dict):
             return given
         try:
             parsed = orjson.loads(given) if isinstance(given, str) and given.strip() else {}
         except orjson.JSONDecodeError:
-            load_arguments(str(given))
-            raise  # NaN and lone surrogates, which only Python's parser accepts
+            load_arguments(str(given))  # raises the error to show
+            raise  # for NaN and lone surrogates, which `load_arguments` accepts
         if not isinstance(parsed, dict):
             raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
         return parsed
@@ -116,12 +116,12 @@ class Session:
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         """Call a tool.
 
-        Its own failure (4xx, 5xx, time-out, unknown name) is an output with `error`, not an exception.
+        If the tool fails (4xx, 5xx, time-out) or does not exist, return an output with `error`: the rollout continues.
         """
         return failed_call(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
-        """Return the environment's observations after a reply without tool calls, or None when it is done."""
+        """Return the environment's messages after a reply without tool calls, or None to end the attempt."""
         return None
 
     async def verify(self, response: dict[str, Any]) -> Reward:
@@ -130,19 +130,19 @@ class Session:
 
     @property
     def judge_calls(self) -> list[JudgeCall]:
-        """Return the calls of a simulated user, and of a verifier that asks a judge model, in order.
+        """Return the calls of judge models and of a simulated user so far, in order.
 
-        Available at any time, so that tokens are counted even if the verification fails.
+        Readable at any time, so that their tokens are counted even if the verification fails.
         """
         return []
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Return the cookies of the session at its server, which an agent server sends with its own calls."""
+        """Return the session's cookies, which an agent server sends with its own calls to the resource server."""
         return {}
 
     def take_cookies(self, cookies: dict[str, str]) -> None:
-        """Replace the session's cookies with newer ones from an agent server."""
+        """Replace the session's cookies with those that an agent server returned."""
 
     async def close(self) -> None:
         return None
@@ -153,11 +153,11 @@ class SteppedSession(Session, ABC):
 
     @abstractmethod
     async def step(self, response: dict[str, Any]) -> Step:
-        """Take one step. `response` is a Responses object of the newest reply alone."""
+        """Take one step. `response` is a Responses object whose `output` has only the latest reply."""
 
 
 ReverifyMode = Literal["stateless", "unsupported", "unknown"]
-"""Whether a response can be verified without its session, as NeMo Gym's servers report it."""
+"""Whether responses can be verified in a new session, as NeMo Gym's servers report it: `stateless` if they can."""
 
 
 class ResourceServer(Protocol):
@@ -165,9 +165,13 @@ class ResourceServer(Protocol):
 
     name: str
 
-    async def seed_session(self, row: TaskRow, *, seed: int) -> Session: ...
+    async def seed_session(self, row: TaskRow, *, seed: int) -> Session:
+        """Open the session of one attempt. Raises EnvironmentFault or TimedOut."""
+        ...
 
-    async def probe(self) -> Probe: ...
+    async def probe(self) -> Probe:
+        """Check the health of the server."""
+        ...
 
     async def reverify_mode(self) -> ReverifyMode:
         return "unknown"

@@ -21,7 +21,7 @@ from apps.gym.resources.protocol import (
     Session,
     ToolOutput,
     failed_call,
-    shown_output,
+    output_with_images,
 )
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
@@ -239,7 +239,7 @@ def _read_output(result: Any) -> ToolOutput:
     if isinstance(result, bytes):
         result = [result]
     if isinstance(result, list) and any(isinstance(one, bytes) for one in result):
-        return shown_output([_read_part(one) for one in result])
+        return output_with_images([_read_part(one) for one in result])
     return ToolOutput(text=write_output(result))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from apps.gym.redaction.shortening import cut_to_end
+from apps.gym.redaction.shortening import keep_end
 from apps.gym.sandbox.boot import Start, boot_arguments, watch_start
 from apps.gym.sandbox.bounded_output import run_bounded
 from apps.gym.sandbox.bubblewrap import Bubblewrap
@@ -169,7 +169,7 @@ class ChosenSandbox:
         if outcome.ending == "too_much_memory":
             return "code cannot be run here: GYMWEB_SANDBOX_MEMORY_MB is too small for one program"
         if outcome.stdout.strip() != b"42":
-            told = cut_to_end(outcome.stderr.decode(errors="replace").strip(), 500) or f"status {outcome.status}"
+            told = keep_end(outcome.stderr.decode(errors="replace").strip(), 500) or f"status {outcome.status}"
             return f"code cannot be run here: {sandbox.name} does not work on this machine: {told}"
         if sandbox.lacks:
             logger.warning("GYMWEB_SANDBOX is %s, which does not isolate: %s", sandbox.name, sandbox.lacks)

@@ -28,14 +28,14 @@ _numbers = count(1)
 class Share:
     """The control group of one execution."""
 
-    def __init__(self, folder: Path, *, version: int, most: int) -> None:
+    def __init__(self, folder: Path, *, version: int, max_bytes: int) -> None:
         self.folder = folder
         folder.mkdir()
         # In version 1, moving a single thread avoids stopping all others on the machine. Version 2 only moves whole
         # processes.
         self._entrance = str(folder / ("tasks" if version == 1 else "cgroup.procs"))
         self._events = folder / ("memory.oom_control" if version == 1 else "memory.events")
-        (_bound_1 if version == 1 else _bound_2)(folder, most)
+        (_bound_1 if version == 1 else _bound_2)(folder, max_bytes)
         if version == 2:
             with contextlib.suppress(OSError):
                 # Kill the whole execution. Version 1 kills only the process with the most memory.
@@ -56,7 +56,7 @@ class Share:
 class MemoryGroup:
     """The parent group of all executions. Raises OSError if it cannot be created or joined."""
 
-    def __init__(self, place: Place, *, most: int) -> None:
+    def __init__(self, place: Place, *, max_bytes: int) -> None:
         self.version = place.version
         self.folder = place.folder / f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
         # An existing group is left over from a killed process with the same id.
@@ -69,37 +69,37 @@ class MemoryGroup:
                 (self.folder / "cgroup.subtree_control").write_text("+memory")
             with self.share(_TRIAL) as share:
                 _try(share.joined(["true"]))
-            (_bound_1 if place.version == 1 else _bound_2)(self.folder, most)
+            (_bound_1 if place.version == 1 else _bound_2)(self.folder, max_bytes)
         except OSError:
             self.remove()
             raise
 
     @contextlib.contextmanager
-    def share(self, most: int) -> Iterator[Share]:
+    def share(self, max_bytes: int) -> Iterator[Share]:
         """Yield a group for one execution, removed afterwards. Raises OSError if it cannot be created."""
         folder = self.folder / f"{next(self._shares)}"
         try:
-            yield Share(folder, version=self.version, most=most)
+            yield Share(folder, version=self.version, max_bytes=max_bytes)
         finally:
             self._spent.append(folder)
             _clear(self._spent)
 
 
 class TotalMemory:
-    """The group of this process, created on first use. With `most` 0 there is none."""
+    """The group of this process, created on first use. With `max_bytes` 0 there is none."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._group: MemoryGroup | None = None
         self._made_by = 0
-        self._without = "GYMWEB_SANDBOX_MEMORY_MB is 0" if not most else ""
+        self._without = "GYMWEB_SANDBOX_MEMORY_MB is 0" if not max_bytes else ""
 
     @contextlib.contextmanager
-    def share(self, most: int) -> Iterator[Share | None]:
+    def share(self, max_bytes: int) -> Iterator[Share | None]:
         """Yield a share for one execution, or None if there can be none."""
         with contextlib.ExitStack() as stack:
-            yield self._enter(stack, most)
+            yield self._enter(stack, max_bytes)
 
     def open(self) -> MemoryGroup | None:
         with self._lock:
@@ -112,7 +112,7 @@ class TotalMemory:
         group = self.open()
         if group is None:
             return f"total memory is limited only by the number of executions: {self._without}"
-        return f"memory limit of all programs together: {self._most // 1024**2:,} MB (cgroup v{group.version})"
+        return f"memory limit of all programs together: {self._max_bytes // 1024**2:,} MB (cgroup v{group.version})"
 
     def close(self) -> None:
         """Remove the group. Running executions keep it until a later process removes it."""
@@ -121,17 +121,17 @@ class TotalMemory:
                 self._group.remove()
             self._group = None
 
-    def _enter(self, stack: contextlib.ExitStack, most: int) -> Share | None:
+    def _enter(self, stack: contextlib.ExitStack, max_bytes: int) -> Share | None:
         group = self.open()
         if group is None:
             return None
         try:
-            return stack.enter_context(group.share(most))
+            return stack.enter_context(group.share(max_bytes))
         except OSError:
             # It was removed while idle, or its permissions changed.
             group = self._renew(group)
         try:
-            return stack.enter_context(group.share(most)) if group else None
+            return stack.enter_context(group.share(max_bytes)) if group else None
         except OSError as problem:
             self._give_up(str(problem))
             return None
@@ -152,26 +152,26 @@ class TotalMemory:
         try:
             place = find_place()
             _remove_stale(place.folder)
-            self._group, self._made_by = MemoryGroup(place, most=self._most), os.getpid()
+            self._group, self._made_by = MemoryGroup(place, max_bytes=self._max_bytes), os.getpid()
         except (NotDelegated, OSError) as problem:
             self._without = str(problem)
             # Usual in containers and units. The number of executions limits memory there.
             logger.info("total memory of executions is limited only by their number: %s", self._without)
 
 
-def _bound_1(folder: Path, most: int) -> None:
-    (folder / "memory.limit_in_bytes").write_text(str(most))
+def _bound_1(folder: Path, max_bytes: int) -> None:
+    (folder / "memory.limit_in_bytes").write_text(str(max_bytes))
     try:
         # Memory and swap together, so never less than memory.
-        (folder / "memory.memsw.limit_in_bytes").write_text(str(most))
+        (folder / "memory.memsw.limit_in_bytes").write_text(str(max_bytes))
     except OSError:
         # This kernel does not account for swap, so swap is turned off.
         with contextlib.suppress(OSError):
             (folder / "memory.swappiness").write_text("0")
 
 
-def _bound_2(folder: Path, most: int) -> None:
-    (folder / "memory.max").write_text(str(most))
+def _bound_2(folder: Path, max_bytes: int) -> None:
+    (folder / "memory.max").write_text(str(max_bytes))
     with contextlib.suppress(OSError):
         (folder / "memory.swap.max").write_text("0")
 

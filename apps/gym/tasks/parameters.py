@@ -174,22 +174,22 @@ def _text(value: object, pointer: str) -> None:
     expect(value, str, "text", pointer)
 
 
-def _between(least: float, most: float) -> Callable[[object, str], None]:
+def _between(low: float, high: float) -> Callable[[object, str], None]:
     def check(value: object, pointer: str) -> None:
         if type(value) not in (int, float):
             raise wrong_type(pointer, "a number", value)
-        if not least <= value <= most:  # type: ignore[operator]
-            raise RowRefused("out_of_range", f"must be from {least:g} to {most:g}", pointer=pointer)
+        if not low <= value <= high:  # type: ignore[operator]
+            raise RowRefused("out_of_range", f"must be from {low:g} to {high:g}", pointer=pointer)
 
     return check
 
 
-def _whole(least: int) -> Callable[[object, str], None]:
+def _whole(low: int) -> Callable[[object, str], None]:
     def check(value: object, pointer: str) -> None:
         if type(value) is not int:
             raise wrong_type(pointer, "a whole number", value)
-        if value < least:
-            raise RowRefused("out_of_range", f"must be {least} or more", pointer=pointer)
+        if value < low:
+            raise RowRefused("out_of_range", f"must be {low} or more", pointer=pointer)
 
     return check
 

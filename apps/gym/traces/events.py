@@ -30,7 +30,7 @@ class SessionOpened(Event, tag="session"):
     """A session was opened (`seed_session`).
 
     `tools` are offered to the model: the tools of the task or, if it has none, of the environment.
-    `original` has fields of an imported attempt that the events do not contain, see apps.gym.rollout_files.originals.
+    `original` has the fields of an imported row that no event represents, see apps.gym.rollout_files.originals.
     """
 
     environment: str
@@ -42,7 +42,7 @@ class SessionOpened(Event, tag="session"):
 class Prompt(Event, tag="prompt"):
     """The start of the attempt: system prompt, few-shot examples, task input, and the environment's first messages.
 
-    On a path of a graph, it is the request of the root.
+    In a line of a captured trace (apps.gym.traces.graph), it has the request of the first call.
     """
 
     items: list[Item]
@@ -59,14 +59,18 @@ class ModelCall(Event, tag="model_call"):
     does not define. `grammar` is True if the server may have constrained the reply by a grammar
     (apps.gym.wires.grammars).
 
-    Only captured calls set `call` and the fields below it; in traces of the built-in loop, `call` is 0. Calls are
-    numbered from 1 in order of arrival. The request is the first `kept` items of the parent's conversation (request and
-    reply), then `items_in`. `tools_in` lists the offered tools if they changed since the parent (for a root, since the
-    session opened). `lineage` numbers the conversation that the call continues. `root_reason` says why a root has no
-    parent. `spawned_by` is the call whose tool call started a subagent, 0 if unknown. `retry_of` is the first
-    call with the same request. GymWeb records all calls with `served` True and lists those whose reply was not received
-    in `AgentEnd.unserved`; other programs may set `served` to False. `ambiguous` is True if several calls could be the
-    parent. `wire` names the client's API. `notes` lists request fields that the translation dropped.
+    Only captured calls set `call` and the fields below it; in traces of the built-in loop, `call` is 0.
+
+    - `call`: the calls of an attempt are numbered from 1, in order of arrival.
+    - `parent`: the call that this one continues, 0 for a root. `ambiguous` is True if there were other candidates.
+    - `kept`, `items_in`: the request is the first `kept` items of the parent's request and reply, then `items_in`.
+    - `tools_in`: the offered tools, if they differ from those of the parent (of a root: of the session).
+    - `lineage`: number of the conversation that the call continues.
+    - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
+    - `retry_of`: the first call with the same request.
+    - `served`: False only in traces of other programs, if the client did not receive the whole reply. GymWeb lists such
+      calls in `AgentEnd.unserved`.
+    - `wire`, `notes`: the API that the client called, and the request fields that its translation dropped.
     """
 
     seen: int
@@ -149,13 +153,12 @@ class JudgeCall(Event, tag="judge_call"):
     """One question to a judge model and its answer; not part of the conversation.
 
     With the role `user`, a model simulates the user. `prompt` has the simulator's instructions, the agent's message or
-    the results of the simulator's tools. `items` is its reply. The next environment turn repeats a reply that is a
-    message.
+    the results of the simulator's tools. `items` is its reply. If the reply is a message, the next environment turn
+    contains it too.
 
-    `question` names the kind of question, for example `score` or `next message`. `tries` numbers the calls for one
-    question, from 1. The first `prompt` is its text; a later call continues the conversation, so its `prompt` has only
-    the added text. `verdict` is parsed from `items`; if that failed, `problem`
-    is the reason.
+    `question` names the kind of question, for example `score` or `next message`. If the answer is invalid, the judge is
+    asked again in the same conversation: `tries` numbers these calls from 1, and `prompt` has only the items that a
+    call adds to the conversation. `verdict` is parsed from `items`. If that fails, `problem` is the reason.
     """
 
     judge: str
@@ -212,19 +215,20 @@ TraceUnion = (
 )
 
 # Cached: a dict lookup is ten times as fast as reading `__struct_config__`.
-_KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(TraceUnion)}
+_KINDS: dict[type, str] = {event_type: str(event_type.__struct_config__.tag) for event_type in get_args(TraceUnion)}
 _decoder = msgspec.json.Decoder(TraceUnion)
 _encoder = msgspec.json.Encoder()
 
 
 def encode_event(event: TraceUnion) -> str:
-    """Return the payload: everything except the packed tokens."""
+    """Return the event as JSON, without the packed tokens."""
     if isinstance(event, ModelCall) and event.tokens is not None:
         event = msgspec.structs.replace(event, tokens=None)
     return _encoder.encode(event).decode()
 
 
 def decode_event(payload: str | bytes, tokens: bytes | memoryview | None = None) -> TraceUnion:
+    """Return the event of a payload from `encode_event`, with its packed tokens. Raises msgspec.DecodeError."""
     event: TraceUnion = _decoder.decode(payload)
     if tokens is not None and isinstance(event, ModelCall):
         event.tokens = bytes(tokens)
@@ -232,13 +236,15 @@ def decode_event(payload: str | bytes, tokens: bytes | memoryview | None = None)
 
 
 def event_tokens(event: TraceUnion) -> bytes | None:
+    """Return the packed tokens of a model call; None for other events."""
     return event.tokens if isinstance(event, ModelCall) else None
 
 
 def event_kind(event: TraceUnion) -> str:
+    """Return the tag of the event, for example `model_call`."""
     return _KINDS[type(event)]
 
 
 def conversation(events: list[TraceUnion]) -> list[Item]:
-    """Return the conversation of a linear trace: the prompt, then every item of the attempt."""
+    """Return the conversation of a linear trace: the items of all events, in order."""
     return [item for event in events for item in event.new_items()]

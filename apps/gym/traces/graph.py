@@ -1,10 +1,10 @@
-"""Read a trace as a graph of calls, and each path of it as a linear trace.
+"""Read a trace as a graph of calls, and each path of it as a line.
+
+A line is a linear trace: each call answers the whole conversation so far. Traces of the built-in loop are lines. Calls
+captured from an external agent form a graph: every path from a root to a call can be converted to a line, as the
+built-in loop would have written it. Responses, messages, segments, verifiers and exporters read only lines.
 
 Other modules must not interpret the order of calls themselves.
-
-A trace of the built-in loop is linear: each call answers the whole conversation so far. Calls captured from an external
-agent form a graph. Every path from a root to a call becomes a linear trace, as the built-in loop would have written it.
-Responses, messages, segments, verifiers and exporters read only linear traces.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ from apps.gym.traces.items import Item, Tool, function_calls, item_type
 Numbered = tuple[int, TraceUnion]
 """(seq, event). An event derived from the request of a call has the seq of that call."""
 
-_NO_GRAPH_FIELDS: dict[str, Any] = {
+_GRAPH_DEFAULTS: dict[str, Any] = {
     "call": 0,
     "parent": 0,
     "kept": 0,
@@ -44,11 +44,11 @@ _NO_GRAPH_FIELDS: dict[str, Any] = {
     "served": True,
     "ambiguous": False,
 }
-"""Defaults of the graph fields, which a call in a linear trace does not set."""
+"""Values of the graph fields of a call in a line."""
 
 
 class Lineage(NamedTuple):
-    """The calls that continue one conversation. `spawned_by` is the call whose tool call started it, 0 if unknown."""
+    """The calls that continue one conversation. `spawned_by`: the call whose tool call started it, 0 if unknown."""
 
     number: int
     calls: list[int]
@@ -57,9 +57,9 @@ class Lineage(NamedTuple):
 
 
 class TraceGraph:
-    """The calls of an attempt by number. In a linear trace they are numbered from 1, in a graph as captured.
+    """The calls of an attempt by number. In a line they are numbered from 1, in a graph as captured.
 
-    `seqs` are the numbers of the events, by default their positions.
+    `seqs` are the stored numbers of the events, by default their positions.
     """
 
     def __init__(self, events: Sequence[TraceUnion], seqs: Sequence[int] | None = None) -> None:
@@ -78,7 +78,7 @@ class TraceGraph:
         self._tokens = GraphTokens(self.calls, self.parent)
 
     def parent(self, call: int) -> int:
-        """Return the number of the parent; 0 for a root, and if the parent is not stored."""
+        """Return the number of the parent; 0 for a root, or if the parent is missing."""
         parent = call - 1 if self.is_line else self.calls[call].parent
         return parent if parent in self.calls and parent < call else 0
 
@@ -93,10 +93,10 @@ class TraceGraph:
     def effective_calls(self) -> frozenset[int]:
         """Return the calls that count: no superseded retries, and no calls whose reply the client did not receive.
 
-        A call that another call extends was received. Of several calls with equal requests, the extended ones
-        count, else the last one that was served.
+        If other calls continue a call, the client received its reply. Of several calls with the same request, those
+        that are continued count. If none is, the last one whose reply was received counts.
         """
-        extended = {self.parent(call) for call in self.calls}
+        continued = {self.parent(call) for call in self.calls}
         unserved = {call for event in self.events if isinstance(event, AgentEnd) for call in event.unserved}
         groups: dict[int, list[int]] = defaultdict(list)
         for call, event in self.calls.items():
@@ -104,14 +104,14 @@ class TraceGraph:
         counted: set[int] = set()
         for calls in groups.values():
             served = [call for call in calls if self.calls[call].served and call not in unserved]
-            counted.update([call for call in calls if call in extended] or served[-1:])
+            counted.update([call for call in calls if call in continued] or served[-1:])
         return frozenset(counted)
 
     @cached_property
     def leaves(self) -> list[int]:
-        """Return the effective calls that no effective call extends, in order."""
-        extended = {self.parent(call) for call in self.effective_calls}
-        return sorted(self.effective_calls - extended)
+        """Return the effective calls that no effective call continues, in order."""
+        continued = {self.parent(call) for call in self.effective_calls}
+        return sorted(self.effective_calls - continued)
 
     @cached_property
     def lineages(self) -> list[Lineage]:
@@ -125,10 +125,10 @@ class TraceGraph:
 
     @cached_property
     def main_leaf(self) -> int:
-        """Return the call that the agent's `finish` names, else the last leaf of its first lineage; 0 for none.
+        """Return the call that the agent's `finish` names, else the last leaf of the first lineage; 0 without calls.
 
-        An agent may first ask for a title of the conversation, in a call of its own. So a `first` lineage with one call
-        is skipped if another `first` lineage follows.
+        Some agents first generate a title for the conversation, in a separate call. So `first` lineages with a single
+        call are skipped, except the last one.
         """
         ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
         if ends and ends[-1] in self.calls:
@@ -138,8 +138,8 @@ class TraceGraph:
         firsts = [one for one in self.lineages if one.root_reason == "first"] or self.lineages[:1]
         first = next((one for one in firsts if len(self.effective_calls.intersection(one.calls)) > 1), firsts[-1])
         leaves = [leaf for leaf in self.leaves if (self.calls[leaf].lineage or 1) == first.number]
-        through = [leaf for leaf in self.leaves if not set(first.calls).isdisjoint(self.path(leaf))]
-        return (leaves or through or self.leaves)[-1]
+        descendants = [leaf for leaf in self.leaves if not set(first.calls).isdisjoint(self.path(leaf))]
+        return (leaves or descendants or self.leaves)[-1]
 
     @cached_property
     def longest_leaf(self) -> int:
@@ -148,15 +148,15 @@ class TraceGraph:
 
     @property
     def main(self) -> list[TraceUnion]:
-        """Return the main path as a linear trace. Verifiers, reviewers and exporters read it."""
+        """Return the main path as a line. Verifiers, reviewers and exporters read it."""
         return self.line(self.main_leaf)
 
     def line(self, leaf: int) -> list[TraceUnion]:
-        """Return the path to a call as a linear trace. A linear trace is returned unchanged."""
+        """Return the path to a call as a line. If the trace is a line, all its events are returned unchanged."""
         return [event for _, event in self.numbered_line(leaf)]
 
     def numbered_line(self, leaf: int) -> list[Numbered]:
-        """Return `line` with the number of each event."""
+        """Return `line` with the stored number of each event."""
         stored = list(zip(self.seqs, self.events, strict=True))
         if self.is_line:
             return stored
@@ -169,18 +169,18 @@ class TraceGraph:
         ]
 
     def calls_on(self, leaf: int) -> list[int]:
-        """Return the numbers of the calls in the line of a call, in order."""
+        """Return the numbers of the calls in `line(leaf)`, in order."""
         numbers = {seq: call for call, seq in self.seq_of.items()}
         return [numbers[seq] for seq, event in self.numbered_line(leaf) if isinstance(event, ModelCall)]
 
     def request(self, call: int) -> list[Item]:
-        """Return the items that a call answers."""
+        """Return the conversation that a call answers, as items."""
         items = [item for _, event in self._conversation(call) for item in event.new_items()]
         own = len(self.calls[call].items)
         return items[: len(items) - own]
 
     def tools(self, call: int) -> list[Tool]:
-        """Return the tools that a call was offered."""
+        """Return the tools that were offered to a call."""
         for number in reversed(self.path(call)):
             tools = self.calls[number].tools_in
             if tools is not None:
@@ -205,7 +205,7 @@ class TraceGraph:
 
     @cached_property
     def _recorded(self) -> dict[str, list[Numbered]]:
-        """The stored results of tools by the id of their call."""
+        """Return the stored tool results by call id."""
         found: dict[str, list[Numbered]] = defaultdict(list)
         for seq, event in zip(self.seqs, self.events, strict=True):
             if isinstance(event, ToolResult):
@@ -222,9 +222,10 @@ class _Line:
         self._recorded = recorded
         self._tokens = tokens
         self._names: dict[str, str] = {}
-        self._with_tokens = [0]
+        self._with_tokens = [0]  # numbers of the calls with tokens so far; 0 stands for none
 
     def add(self, number: int, seq: int, call: ModelCall, *, is_root: bool) -> None:
+        """Append a call, after the events that its request adds."""
         began = max(0.0, call.at - call.duration)
         if is_root:
             self._append(seq, Prompt(items=call.items_in, at=began))
@@ -236,7 +237,7 @@ class _Line:
         if call.tokens is not None:
             packed = self._tokens.in_line(number, self._with_tokens[-1])
             self._with_tokens.append(number)
-        self._append(seq, replace(call, **_NO_GRAPH_FIELDS, tokens=packed))
+        self._append(seq, replace(call, **_GRAPH_DEFAULTS, tokens=packed))
 
     def _append(self, seq: int, event: TraceUnion) -> None:
         items = event.new_items()
@@ -245,7 +246,7 @@ class _Line:
         self.events.append((seq, event))
 
     def _cut(self, kept: int) -> None:
-        """Drop the items after the first `kept`. A reply that becomes empty is removed."""
+        """Drop the items after the first `kept`, and the events that have no items left."""
         while self._size > kept and self.events:
             seq, event = self.events.pop()
             items = event.new_items()
@@ -266,7 +267,7 @@ class _Line:
                 yield self._result(seq, str(item.get("call_id", "")), result_text(item) or "", began)
 
     def _result(self, seq: int, call_id: str, output: str, began: float) -> Numbered:
-        """Return the recorded tool result with the output from the request. Without a record, create one."""
+        """Return the recorded tool result, or a new one if none fits, with the output from the request."""
         found = self._recorded.get(call_id, [])
         equal = [one for one in found if isinstance(one[1], ToolResult) and one[1].output == output]
         if equal or len(found) == 1:
@@ -277,7 +278,7 @@ class _Line:
 
 
 def result_text(item: Item) -> str | None:
-    """Return the output of a tool if it is text, else None."""
+    """Return the output of a `function_call_output` item if it is text, None for other items and outputs."""
     if item_type(item) != "function_call_output":
         return None
     output = item.get("output")
@@ -293,5 +294,5 @@ def is_captured(events: Iterable[TraceUnion]) -> bool:
 
 
 def main_line(events: list[TraceUnion]) -> list[TraceUnion]:
-    """Return the line that verifiers, reviewers and exporters read; the events themselves if they are a line."""
+    """Return the main path as a line, see `TraceGraph.main`. The events of a line are returned unchanged."""
     return TraceGraph(events).main

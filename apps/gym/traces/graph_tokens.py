@@ -97,11 +97,11 @@ class GraphTokens:
     def _checked_base(self, call: int) -> int:
         base = self.base(call)
         if base >= call or (base and base not in self._calls):
-            raise TokensUnreadable("the packed tokens continue a missing call")
+            raise TokensUnreadable("the packed tokens refer to a call that is missing")
         return base
 
     def _stored(self, call: int) -> bytes:
         stored = self._calls[call].tokens
         if stored is None:
-            raise TokensUnreadable("the packed tokens continue a call without tokens")
+            raise TokensUnreadable("the packed tokens refer to a call without tokens")
         return stored

@@ -17,13 +17,14 @@ TaskRow = dict[str, Any]
 
 
 TEXT_SEPARATOR = "\n\n"
-"""Joins the texts of one turn. They are separate items, but a chat message holds a single text."""
+"""Separator of the text items of a turn when they are joined into the single text of a chat message."""
 
 
 class TokenUsage(TypedDict, total=False):
     """Token counts of one reply, or summed over a rollout.
 
-    Input tokens include those read from a cache (cached) and those written to it.
+    `input_tokens` includes `cached_tokens` (read from a cache) and `cache_write_tokens` (written to it).
+    `output_tokens` includes `reasoning_tokens`.
     """
 
     input_tokens: int
@@ -38,7 +39,7 @@ def message(role: Literal["user", "assistant", "system", "developer"], text: str
 
 
 def item_type(item: Item) -> str:
-    """Return the type of the item; an item with only a role is a message (the Responses "easy" form)."""
+    """Return the type of the item. An item with a role and no type is a message, as in the Responses API."""
     kind = item.get("type")
     if isinstance(kind, str):
         return kind
@@ -51,17 +52,17 @@ def function_calls(items: list[Item]) -> list[Item]:
 
 def call_arguments(call: Item) -> dict[str, Any] | None:
     """Return the arguments of a call, {} for an empty text, or None if they are not a JSON object."""
-    given = call.get("arguments") or {}
-    parsed = read_json(given.strip() or "{}") if isinstance(given, str) else given
+    arguments = call.get("arguments") or {}
+    parsed = read_json(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
     return parsed if isinstance(parsed, dict) else None
 
 
 def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and arguments of each call with an output, in order. Skips arguments that are not a JSON object."""
+    """Return name and arguments of each call with an output, in order. Skip calls without valid arguments."""
     answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
     calls = [call for call in function_calls(items) if call.get("call_id") in answered]
-    read = ((str(call.get("name")), call_arguments(call)) for call in calls)
-    return [(name, arguments) for name, arguments in read if arguments is not None]
+    named = ((str(call.get("name")), call_arguments(call)) for call in calls)
+    return [(name, arguments) for name, arguments in named if arguments is not None]
 
 
 def is_by_model(item: Item) -> bool:
@@ -73,16 +74,15 @@ def is_by_model(item: Item) -> bool:
 
 
 def join_parts(texts: Iterable[str], *, by_model: bool) -> str:
-    """Join the parts of one text.
+    """Join the texts of the content parts of one item. Empty texts are skipped.
 
-    Text parts of a model are continuous, so they are joined without separator; other parts are separate lines, as vLLM
-    writes them into a prompt. Empty parts are skipped.
+    Parts that a model wrote are one continuous text. Parts of other items are joined by newlines, as vLLM does.
     """
     return ("" if by_model else "\n").join(filter(None, texts))
 
 
 def text_of(item: Item) -> str:
-    """Return the readable text of a message or reasoning item; parts without text are skipped."""
+    """Return the text of a message or reasoning item. Parts without text are skipped."""
     content = item.get("content")
     if isinstance(content, str):
         return content
@@ -101,7 +101,7 @@ def output_text(output: str | list[dict[str, Any]]) -> str:
 
 
 def assistant_text(items: list[Item]) -> str:
-    """Return all assistant texts of `items`, joined by newlines; verifiers read this."""
+    """Return the texts of all assistant messages, joined by newlines. Verifiers read this text."""
     return "\n".join(filter(None, (text_of(item) for item in items if _is_assistant_message(item))))
 
 
@@ -109,20 +109,20 @@ def _is_assistant_message(item: Item) -> bool:
     return item_type(item) == "message" and item.get("role") == "assistant"
 
 
-def last_message(items: list[Item]) -> str:
+def last_assistant_text(items: list[Item]) -> str:
     """Return the text of the last assistant message, or an empty string."""
     return next((assistant_text([item]) for item in reversed(items) if _is_assistant_message(item)), "")
 
 
 def input_items(row: TaskRow) -> list[Item]:
-    """Return the prompt of the row as items; a string is one user message.
+    """Return the prompt of the row as items. A prompt that is a string becomes one user message.
 
     The list is empty for tasks whose prompt comes from the environment or the agent.
     """
-    given = row["responses_create_params"].get("input", [])
-    if isinstance(given, str):
-        return [message("user", given)] if given.strip() else []
-    return list(given)
+    prompt = row["responses_create_params"].get("input", [])
+    if isinstance(prompt, str):
+        return [message("user", prompt)] if prompt.strip() else []
+    return list(prompt)
 
 
 def read_json(text: str | bytes, default: Any = None) -> Any:
@@ -145,12 +145,12 @@ def flat_tool(tool: Any) -> Any:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Raise ValueError for NaN and Infinity. Pass it as `parse_constant` of `json.loads`, which accepts them."""
+    """Raise ValueError for NaN and Infinity. Pass it to `json.loads` as `parse_constant`; the default accepts them."""
     raise ValueError(f"{name} is not JSON")
 
 
 def encode_json(value: object) -> bytes:
-    """Encode values from models and custom code, including integers of any size and lone surrogates."""
+    """Return JSON for any value of models and custom code, including what `dump_json` rejects (TypeError)."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -158,4 +158,5 @@ def encode_json(value: object) -> bytes:
 
 
 def dump_json(value: object) -> str:
+    """Return JSON. Raises TypeError for lone surrogates, integers beyond 64 bits and other types."""
     return orjson.dumps(value).decode()

@@ -21,7 +21,7 @@ from apps.gym.traces.items import (
     call_arguments,
     function_calls,
     item_type,
-    last_message,
+    last_assistant_text,
     message,
 )
 
@@ -206,7 +206,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     last = calls[-1] if calls else None
     output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
     answer = next((event.answer for event in events if isinstance(event, AgentEnd)), "")
-    if answer and answer != last_message(output):
+    if answer and answer != last_assistant_text(output):
         # Some external agents give their answer only in the command that ends the attempt.
         output.append(message("assistant", answer))
     output = [complete_item(item, number) for number, item in enumerate(output)]

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from apps.gym.traces.events import ModelCall, TraceUnion
-from apps.gym.traces.tokens import TokenShape, read_shape, unpack_next
+from apps.gym.traces.tokens import TokenShape, read_shape, unpack_linear
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
     for call, packed in enumerate(stored, start=1):
         if packed is None:
             continue
-        capture = unpack_next(packed, before=before)
+        capture = unpack_linear(packed, before=before)
         fields = capture.fields()
         prompt: list[int] = fields["prompt_token_ids"]
         if segments and capture.prompt.startswith(before):

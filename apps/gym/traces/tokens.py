@@ -11,8 +11,8 @@ Layout of the stored bytes of one call, little-endian:
     uint32 × rest, uint32 × generated, float × generated
 
 The preceding ids are the prompt and generation of the previous call with tokens, or in a graph of the nearest ancestor
-with tokens (see graph_tokens). Conversations only grow, so each turn stores only its new ids. If the chat template
-renders an earlier turn differently, `shared` ends there.
+with tokens (see graph_tokens). A prompt usually begins with all of them, so each call stores only its new ids. If the
+chat template renders an earlier turn differently, `shared` ends there.
 """
 
 import struct
@@ -29,7 +29,7 @@ from apps.gym.traces.events import ModelCall, TraceUnion
 VERSION = 1
 GRAPH_VERSION = 2
 MAX_BASE = 65_535
-"""Highest call number that the uint16 field of version 2 holds."""
+"""Highest call number that fits into the field `base`."""
 _HEADER = struct.Struct("<BBHIII")
 HEADER_BYTES = _HEADER.size
 _ID_BYTES = 4
@@ -49,7 +49,7 @@ class TokensUnreadable(Refusal, status=409, code="tokens-unreadable"):
 
 
 class TokenShape(NamedTuple):
-    """Numbers of ids: the shared start of the prompt, the rest of the prompt, and the generation."""
+    """Numbers of ids of a call: the shared start of the prompt, the rest of the prompt, and the generation."""
 
     shared: int
     rest: int
@@ -74,11 +74,11 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> bytes:
-        """Return all ids up to the end of this call."""
+        """Return the ids of the prompt and the generation."""
         return self.prompt + self.generation
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields that NeMo Gym puts on the last item of a turn."""
+        """Return the token fields that NeMo Gym adds to the last item of a turn, unpacked."""
         return {
             "prompt_token_ids": _unpacked("I", self.prompt),
             "generation_token_ids": _unpacked("I", self.generation),
@@ -87,15 +87,15 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: Sequence[float]) -> TokenCapture:
-    """Return the capture. Raises TokensMissing if the lengths differ or an id is invalid."""
+    """Pack the tokens of one call. Raises TokensMissing if an id is invalid or not each generated id has a logprob."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
     try:
         ids = array("I", prompt), array("I", generation)
     except (OverflowError, TypeError):
         raise TokensMissing("not_token_ids") from None
-    narrow = array("f", logprobs)
-    exact = narrow if narrow.tolist() == list(logprobs) else array("d", logprobs)
+    single = array("f", logprobs)
+    exact = single if single.tolist() == list(logprobs) else array("d", logprobs)
     return TokenCapture(
         prompt=_packed(ids[0]),
         generation=_packed(ids[1]),
@@ -127,7 +127,7 @@ def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
     if len(stored) != HEADER_BYTES + _ID_BYTES * (rest + generated) + logprob_bytes * generated:
         raise TokensUnreadable("the packed tokens have the wrong length")
     if _ID_BYTES * shared > len(before):
-        raise TokensUnreadable("the packed tokens continue a missing call")
+        raise TokensUnreadable("the packed tokens refer to a call that is missing")
     generation = HEADER_BYTES + _ID_BYTES * rest
     logprobs = generation + _ID_BYTES * generated
     return TokenCapture(
@@ -138,27 +138,27 @@ def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
     )
 
 
-def unpack_next(stored: bytes, *, before: bytes) -> TokenCapture:
+def unpack_linear(stored: bytes, *, before: bytes) -> TokenCapture:
     """Return the capture of a call in a linear trace. Raises TokensUnreadable, also for tokens of a graph."""
     if read_base(stored) is not None:
-        raise TokensUnreadable("the packed tokens belong to a graph of calls")
+        raise TokensUnreadable("the packed tokens belong to a graph of calls, not to a linear trace")
     return unpack_tokens(stored, before=before)
 
 
 def read_base(stored: bytes) -> int | None:
-    """Return the number of the call with the preceding ids, 0 for none, or None in a linear trace."""
+    """Return `base`: a call number, 0 for none, or None for tokens of a linear trace. Raises TokensUnreadable."""
     _read_header(stored)
     version, _, base, *_ = _HEADER.unpack_from(stored)
     return base if version == GRAPH_VERSION else None
 
 
-def is_of_graph(stored: bytes | memoryview | None) -> bool:
-    """Return True for tokens of a graph. Reads only the first byte."""
+def is_packed_for_graph(stored: bytes | memoryview | None) -> bool:
+    """Return True for packed tokens of a graph (version 2). Reads only the first byte."""
     return stored is not None and bytes(stored[:1]) == bytes([GRAPH_VERSION])
 
 
 def repack_linear(stored: bytes) -> bytes:
-    """Convert tokens of a graph to version 1, for a linear trace in which the base call precedes this one."""
+    """Convert tokens of a graph to version 1, for a linear trace in which `base` is the previous call with tokens."""
     _, logprob_bytes, _, *counts = _HEADER.unpack_from(stored)
     return _HEADER.pack(VERSION, logprob_bytes, 0, *counts) + stored[HEADER_BYTES:]
 
@@ -175,65 +175,66 @@ def count_tokens(stored: bytes) -> tuple[int, int]:
 
 
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
-    """Return the events of a linear trace, with the token fields on the last item of each turn that has tokens.
+    """Return the events of a linear trace, with NeMo Gym's token fields on the last item of each turn with tokens.
 
-    A turn without items gets an empty message, because its tokens were sampled too. Raises TokensUnreadable.
+    A turn without items gets an empty message to hold its tokens. Raises TokensUnreadable.
     """
     restored: list[TraceUnion] = []
     before = b""
     for event in events:
         if isinstance(event, ModelCall) and event.tokens is not None:
-            capture = unpack_next(event.tokens, before=before)
+            capture = unpack_linear(event.tokens, before=before)
             before = capture.ids
             turn = event.items or [{"type": "message", "role": "assistant", "content": []}]
             items = [*turn[:-1], turn[-1] | capture.fields()]
-            event = msgspec.structs.replace(event, items=items, tokens=None)  # noqa: PLW2901 - the whole event
+            event = msgspec.structs.replace(event, items=items, tokens=None)  # noqa: PLW2901 - the event is replaced
         restored.append(event)
     return restored
 
 
-def leave_out_tokens(events: list[TraceUnion], is_left_out: Callable[[TraceUnion], bool]) -> list[TraceUnion]:
-    """Return the events of a linear trace without the tokens of some calls. Raises TokensUnreadable."""
-    if not any(map(is_left_out, events)):
+def drop_tokens(events: list[TraceUnion], is_dropped: Callable[[TraceUnion], bool]) -> list[TraceUnion]:
+    """Return the events of a linear trace, without the tokens of the events to drop. Raises TokensUnreadable."""
+    if not any(map(is_dropped, events)):
         return events
     found: list[TraceUnion] = []
-    before = kept = b""
+    before = kept_before = b""
     for event in events:
         if isinstance(event, ModelCall) and event.tokens is not None:
-            capture = unpack_next(event.tokens, before=before)
+            capture = unpack_linear(event.tokens, before=before)
             before = capture.ids
             packed = None
-            if not is_left_out(event):
-                packed, kept = pack_tokens(capture, before=kept), capture.ids
-            event = msgspec.structs.replace(event, tokens=packed)  # noqa: PLW2901 - the whole event
+            if not is_dropped(event):
+                packed, kept_before = pack_tokens(capture, before=kept_before), capture.ids
+            event = msgspec.structs.replace(event, tokens=packed)  # noqa: PLW2901 - the event is replaced
         found.append(event)
     return found
 
 
 def _read_header(stored: bytes) -> tuple[int, TokenShape]:
     if len(stored) < HEADER_BYTES:
-        raise TokensUnreadable("the packed tokens are cut short")
+        raise TokensUnreadable("the packed tokens are incomplete")
     version, logprob_bytes, _, shared, rest, generated = _HEADER.unpack_from(stored)
     if version not in (VERSION, GRAPH_VERSION) or logprob_bytes not in _LOGPROB_CODES:
-        raise TokensUnreadable(f"the packed tokens have version {version}, which needs a newer GymWeb")
+        found = f"version {version} and {logprob_bytes} bytes per logprob"
+        raise TokensUnreadable(f"the packed tokens have {found}, which this GymWeb cannot read")
     return logprob_bytes, TokenShape(shared, rest, generated)
 
 
 def _shared_bytes(prompt: bytes, before: bytes) -> int:
-    """Return the length of the common prefix, in whole ids."""
+    """Return the length of the common prefix in bytes, rounded down to whole ids."""
     if prompt.startswith(before):
         return len(before)
     # Bisection, because comparing two slices is one memcmp and much faster than a loop.
-    same, other = 0, min(len(prompt), len(before)) // _ID_BYTES + 1
-    while other - same > 1:
-        middle = (same + other) // 2
+    shared, differing = 0, min(len(prompt), len(before)) // _ID_BYTES + 1
+    while differing - shared > 1:
+        middle = (shared + differing) // 2
         end = middle * _ID_BYTES
-        start = same * _ID_BYTES
+        start = shared * _ID_BYTES
         if prompt[start:end] == before[start:end]:
-            same = middle
+            shared = middle
         else:
-            other = middle
-    return same * _ID_BYTES
+            differing = middle
+    return shared * _ID_BYTES
 
 
 def _packed(values: "array[Any]") -> bytes:

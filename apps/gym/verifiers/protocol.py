@@ -1,6 +1,6 @@
 """The verifier interface: parameters, and a pure function from a task row and a response to a reward.
 
-It also has the shared code of verifiers that compare answers.
+The module also has the base class of verifiers that compare answers.
 """
 
 import re
@@ -29,16 +29,16 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     title: ClassVar[str]
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
-        """Return True if the verifier is fast enough for the event loop: its time depends only on the text length.
+    def runs_on_loop(self, row: TaskRow) -> bool:
+        """Return True if the verifier may run on the event loop, because its time depends only on the text length.
 
-        Other verifiers run in a separate process that can be stopped.
+        Other verifiers run in a separate process, which is stopped at the time limit.
         """
         return True
 
     @property
-    def seconds(self) -> float:
-        """Return the time limit of a verification in a separate process, in seconds: `time_limit`, or 10."""
+    def max_seconds(self) -> float:
+        """Return the time limit of a verification in a separate process: the parameter `time_limit`, or 10 s."""
         return float(getattr(self, "time_limit", 10.0))
 
     @property
@@ -48,11 +48,11 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return frozenset() if field is None else frozenset({field})
 
     def find_problems(self) -> Iterator[Problem]:
-        """Yield problems of parameters that are valid on their own but not together."""
+        """Yield the problems that the types of the parameters do not express, for example contradictions."""
         return iter(())
 
     def check_row(self, row: TaskRow) -> None:
-        """Raise VerifierError for a row whose required fields are unusable."""
+        """Raise VerifierError if the row lacks a required field or has an invalid value in one."""
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         """Score an attempt.
@@ -77,7 +77,7 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
             str | int | float,
             Meta(
                 title="Expected answer",
-                description="The same answer for all tasks. If empty, the row field named below has it.",
+                description="The same answer for all tasks. If empty, it is read from the row field named below.",
             ),
         ]
         | None
@@ -106,7 +106,7 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
     ] = ""
     time_limit: TimeLimit = 10.0
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return self.extract != "pattern"
 
     @property
@@ -142,18 +142,21 @@ def find_last(pattern: str, text: str, flags: re.RegexFlag) -> str | None:
 
 
 def answer_reward(name: str, value: float, explanation: str, *, answer: str | None, expected: str) -> Reward:
-    """Return a reward with one component, and both answers as details."""
+    """Return a reward with one component called `name`, and both answers as details."""
     details = {"extracted_answer": answer, "expected_answer": expected}
     return Reward(value=value, components={name: value}, explanation=explanation, details=details)
 
 
-def score_texts(mode: str, found: int, wanted: int) -> float:
-    """Return the score of `all`, `any` or a `fraction` of the wanted texts, or 1.0 if there are none."""
-    if not wanted:
+def score_texts(mode: str, found: int, total: int) -> float:
+    """Return the score for finding `found` of `total` texts, 1.0 if there are none.
+
+    Mode `all` gives 1.0 if all are found, `any` if at least one is found, and `fraction` gives the fraction found.
+    """
+    if not total:
         return 1.0
     if mode == "fraction":
-        return found / wanted
-    return float(found == wanted) if mode == "all" else float(found > 0)
+        return found / total
+    return float(found == total) if mode == "all" else float(found > 0)
 
 
 def pattern_problem(pattern: str) -> str:

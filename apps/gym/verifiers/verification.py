@@ -41,9 +41,9 @@ async def verify_attempt(
             if judgement is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").permanent()
             return await judge_attempt(row, response, judgement, rubric=verifier.rubric)
-        if verifier.stays_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
+        if verifier.runs_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
-        seconds = min(verifier.seconds, most_seconds)
+        seconds = min(verifier.max_seconds, most_seconds)
         return await shared_pool().verify(verifier, row, response, seconds=seconds, whose=whose)
     except GymError:
         raise

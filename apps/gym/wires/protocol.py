@@ -1,4 +1,4 @@
-"""The policy-client protocol: items in, a reply out."""
+"""The interface of policy clients: an `Ask` with a conversation gets a `Reply`."""
 
 import zlib
 from typing import Any, Protocol
@@ -18,9 +18,9 @@ USER_ROLE = "You play a user"
 
 
 class Weights:
-    """The model version that an endpoint serves now: a checkpoint, weights or an adapter.
+    """The version of the model that an endpoint serves now, for example the name of a checkpoint or LoRA adapter.
 
-    Set `version` after loading a new one. Calls that start later record it.
+    Set `version` after the endpoint has loaded another version. Replies to later calls record it.
     """
 
     __slots__ = ("__weakref__", "version")
@@ -30,7 +30,7 @@ class Weights:
 
 
 def reseed(sampling: dict[str, Any], tries: int) -> dict[str, Any]:
-    """Return the sampling for another try with a new seed, because the same seed would give the same reply."""
+    """Return the sampling of try number `tries`. Each try has its own seed, because equal seeds give equal replies."""
     seed = sampling.get("seed")
     if tries <= 1 or not isinstance(seed, int):
         return sampling
@@ -38,22 +38,23 @@ def reseed(sampling: dict[str, Any], tries: int) -> dict[str, Any]:
 
 
 class Ask(msgspec.Struct, kw_only=True):
-    """One request.
+    """One request to a model: the whole conversation as items, and the tools to offer.
 
     `sampling` has Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
 
-    `session` names the rollout, so that an endpoint with several servers can keep it on one of them. No retry starts
-    after an enclosing time limit (apps.gym.calls.time_limits).
+    `session` identifies the rollout: an endpoint with several servers gets all its calls on one of them if possible.
 
-    With `on_delta`, the reply is streamed over the Chat Completions wire; other wires never call it. No retry starts
-    after the first delta.
+    `on_delta` receives the parts of a streamed reply. Only the Chat Completions wire calls it. After the first part,
+    the call is not retried.
 
-    `patience` is the maximum wait in seconds while the endpoint throttles. None: wait as long as the endpoint accepts
-    some calls (see `flow_control.PATIENCE`).
+    `patience` is the maximum total wait in seconds while the endpoint throttles. None: wait as long as the endpoint
+    accepts some calls (see `flow_control.PATIENCE`).
 
     With `strict` False, tools are never strict, even where the API makes them strict by default.
 
-    `sent` keeps the messages of earlier calls of the same conversation, for the Chat Completions wire.
+    `sent` caches the messages of earlier calls of the same conversation, for the Chat Completions wire.
+
+    No retry starts after an enclosing time limit (apps.gym.calls.time_limits) is over.
     """
 
     items: list[Item]
@@ -70,8 +71,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
-    `server_finish_reason` keeps a reason that the wire format does not define. `version` names the checkpoint or
-    weights that answered. `sampling` is set only if a retry used another seed.
+    `server_finish_reason` keeps a reason that the wire format does not define. `version` is the version of
+    the model that answered (see Weights). `sampling` is set only if a retry used another seed.
     `tokens_note` is the reason for missing `tokens`, if they were requested. `grammar` is True if the request allowed
     the server to constrain the reply by a grammar.
     """
@@ -91,7 +92,7 @@ class Reply(msgspec.Struct, kw_only=True):
 
 
 class Policy(Protocol):
-    """Calls a model. Raises PolicyError if there is no reply, and TimedOut if the time, including retries, ran out."""
+    """Calls a model. Raises PolicyError without a valid reply, and TimedOut if call and retries take too long."""
 
     async def ask(self, ask: Ask) -> Reply: ...
 
@@ -108,7 +109,7 @@ def read_usage(
     cache_write_tokens: Any = None,
     reasoning_tokens: Any = None,
 ) -> TokenUsage:
-    """Return the valid counts.
+    """Return the token counts that an endpoint reported. Invalid counts are ignored.
 
     `input_tokens` and `output_tokens` are missing if the endpoint did not report them, and `cache_write_tokens` if
     there are none. Cached and cache write tokens never exceed input tokens, and reasoning tokens never exceed output
@@ -124,13 +125,13 @@ def read_usage(
         usage["output_tokens"] = outputs
     usage["reasoning_tokens"] = min(_count(reasoning_tokens) or 0, outputs or 0)
     usage["cached_tokens"] = min(_count(cached_tokens) or 0, inputs or 0)
-    if stored := min(_count(cache_write_tokens) or 0, (inputs or 0) - usage["cached_tokens"]):
-        usage["cache_write_tokens"] = stored
+    if written := min(_count(cache_write_tokens) or 0, (inputs or 0) - usage["cached_tokens"]):
+        usage["cache_write_tokens"] = written
     return usage
 
 
 def read_detail(usage: dict[str, Any], details: str, name: str) -> Any:
-    """Return the count `name` of the nested object `details`, if it exists."""
+    """Return `usage[details][name]`, or None if it is missing."""
     given = usage.get(details)
     return given.get(name) if isinstance(given, dict) else None
 
@@ -143,14 +144,14 @@ def has_all_counts(usage: TokenUsage) -> bool:
 def lacks_usage(call: ModelCall | JudgeCall) -> bool:
     """Return True if a billed reply does not report its usage.
 
-    Calls without a reply, or refused because the context is full, are not billed.
+    Calls that got no reply, or were refused because the context is full, are not billed.
     """
     has_reply = bool(call.items or call.finish_reason) and call.finish_reason != "context_length"
     return has_reply and not has_all_counts(call.usage)
 
 
 def _count(given: Any) -> int | None:
-    """Return a number of tokens in any notation, or None for anything else."""
+    """Return a token count given as an integer, a whole float or digits. None for anything else."""
     if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= len(str(MAX_CALL_TOKENS)):
         given = int(given)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MAX_CALL_TOKENS:

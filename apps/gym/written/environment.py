@@ -18,7 +18,7 @@ from apps.gym.traces.items import (
     assistant_text,
     dump_json,
     function_calls,
-    last_message,
+    last_assistant_text,
     read_json,
 )
 from apps.gym.verifiers.answer_extraction import extract_answer
@@ -79,7 +79,7 @@ class Attempted(msgspec.Struct, frozen=True):
 
     @property
     def last_message(self) -> str:
-        return last_message(self.items)
+        return last_assistant_text(self.items)
 
     @property
     def answer(self) -> str:

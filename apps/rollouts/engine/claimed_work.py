@@ -110,13 +110,13 @@ class WorkerUpdates(NamedTuple):
     """The result of one poll.
 
     `cancelled` are collections of this worker that were cancelled or deleted. `paused` are the overdue collections that
-    this poll paused. `live` has (worker id, group) of all claiming workers. `open_breakers` and `throttled` are
+    this poll paused. `claiming` has (worker id, group) of all claiming workers. `open_breakers` and `throttled` are
     endpoints.
     """
 
     cancelled: set[int]
     paused: list[int]
-    live: list[tuple[int, str]]
+    claiming: list[tuple[int, str]]
     open_breakers: list[Endpoint]
     throttled: list[Endpoint]
     is_draining: bool
@@ -130,7 +130,7 @@ _IS_OVERDUE = {
 }
 # One statement, because a busy worker runs it every second. Rows are (what, id, detail).
 _UPDATES = """
-    SELECT 'live' AS what, id, "group" AS detail FROM rollouts_worker
+    SELECT 'claiming' AS what, id, "group" AS detail FROM rollouts_worker
     WHERE state = 'active' AND lease_expires_at >= {now}
     UNION ALL SELECT 'draining', id, '' FROM rollouts_worker WHERE id = %s AND state = 'draining'
     UNION ALL SELECT 'kept', id, '' FROM rollouts_collection WHERE {in_collections} AND state <> 'cancelled'
@@ -168,7 +168,7 @@ def read_updates(
     return WorkerUpdates(
         cancelled=running.keys() - dict(found["kept"]).keys(),
         paused=pause_overdue() if found["overdue"] else [],
-        live=found["live"],
+        claiming=found["claiming"],
         open_breakers=[Endpoint(kind, pk) for pk, kind in found["open_breaker"]],
         throttled=[Endpoint(kind, pk) for pk, kind in found["throttled"]],
         is_draining=bool(found["draining"]),

@@ -14,14 +14,16 @@ from apps.rollouts.engine.running_collections import RunningCollection, read_run
 from apps.rollouts.models import Collection
 
 MAX_CLAIM = 64
+"""Maximum number of rollouts claimed at a time."""
 MAX_SUSPECTS = 64
-"""Maximum number of suspect rollouts (whose previous worker died) that one worker runs at a time."""
+"""Maximum number of suspect rollouts (those that have lost a worker) that one worker runs at a time."""
 
 
 class Claim(NamedTuple):
     """A claimed rollout. Its end is stored only while `lease` and `attempt` still match the row (fencing).
 
-    `lost` is the number of workers that died while running it.
+    `repeat` numbers the rollouts of a task from 0. `failures` counts its failed attempts, and `lost` the workers that
+    died while running it.
     """
 
     lease: int
@@ -38,13 +40,15 @@ class Claim(NamedTuple):
 class Slots(NamedTuple):
     """Free capacity of a worker: free seats, and remaining slots by model, environment and collection id.
 
-    `running` is the number of its running rollouts, `suspects` the number of running rollouts whose previous worker
-    died. A rollout that has lost two workers is quarantined: it runs alone on its worker. `alone`: the worker runs one
-    and must claim no more. `yields`: the worker should finish its rollouts to make room for one. `group` is its worker
-    group.
+    `running` is the number of its running rollouts, `suspects` how many of them have lost a worker before.
+    `group` is its worker group.
+
+    A rollout that has lost two workers is quarantined: it runs alone on its worker. `alone` is True if this worker runs
+    a quarantined rollout, so it must claim no more. `yields` is True if this worker is the one that makes room for
+    quarantined rollouts: while one is queued, it claims nothing until its running rollouts have ended.
 
     `max_in_flight` limits rollouts in flight by collection id. `judge_calls` counts this worker's judge calls by model
-    id. Only reservations read these two.
+    id. Both are only passed on to `Reservations.reserve`.
     """
 
     seats: int
@@ -71,7 +75,7 @@ _SELECT_QUEUED = """
 _CLAIM = """
     UPDATE rollouts_rollout
     SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s, finished_at = NULL
-    WHERE id IN ({pick}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
+    WHERE id IN ({select}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
 """
 
 
@@ -96,7 +100,7 @@ def claim_rollouts(
     running = read_running() if running is None else running
     candidates = [one for one in running if one.is_claimable_by(slots.group)]
     claiming = _Claiming(lease, slots, can_run or (lambda _: True), reservations or Reservations())
-    # Ignore collections without a free slot: no worker should drain for a rollout that cannot start.
+    # Ignore collections without a free slot: no worker should make room for a rollout that cannot start.
     quarantined = [one for one in candidates if (one.max_worker_losses or 0) > 1 and _free_slots(slots, one, 1) > 0]
     if quarantined and not slots.running:
         for candidate in quarantined:
@@ -112,9 +116,10 @@ class _Claiming:
 
     def __init__(self, lease: int, slots: Slots, can_run: Callable[[int], bool], reservations: Reservations) -> None:
         self._lease, self._slots, self._can_run, self._reservations = lease, slots, can_run, reservations
-        self._taken: Counter[tuple[str, int]] = Counter()
+        self._used: Counter[tuple[str, int]] = Counter()  # slots by key
 
     def fill(self, candidates: list[RunningCollection]) -> list[Claim]:
+        """Claim rollouts that are not quarantined, in the order of the collections, until no seat is free."""
         claims: list[Claim] = []
         seats, suspects = min(self._slots.seats, MAX_CLAIM), MAX_SUSPECTS - self._slots.suspects
         for candidate in candidates:
@@ -132,8 +137,8 @@ class _Claiming:
 
     def take(self, candidate: RunningCollection, loss_condition: str, limit: int) -> list[Claim]:
         """Claim up to `limit` rollouts of one collection. `loss_condition` is SQL on the number of lost workers."""
-        limits = _slot_keys(candidate)
-        free = min(limit, *(_remaining(self._slots, *key) - self._taken[key] for key in limits))
+        keys = _slot_keys(candidate)
+        free = min(limit, *(_remaining(self._slots, *key) - self._used[key] for key in keys))
         if free <= 0 or not self._can_run(candidate.pk):
             return []
         free = self._reservations.reserve(
@@ -142,15 +147,16 @@ class _Claiming:
             judge_calls=self._slots.judge_calls.get(candidate.model, 0),
             max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
-        taken = _claim_rows(self._lease, candidate.pk, loss_condition, free) if free else []
-        self._reservations.use(candidate.pk, len(taken))
-        self._taken.update(dict.fromkeys(limits, len(taken)))
-        return taken
+        claims = _claim_rows(self._lease, candidate.pk, loss_condition, free) if free else []
+        self._reservations.use(candidate.pk, len(claims))
+        self._used.update(dict.fromkeys(keys, len(claims)))
+        return claims
 
 
-def _remaining(slots: Slots, kind: str, pk: int) -> int:
-    given: Mapping[int, int] = getattr(slots, kind)
-    return given.get(pk, MAX_CLAIM)
+def _remaining(slots: Slots, field: str, pk: int) -> int:
+    """Return the remaining slots of a limit, or MAX_CLAIM if there is no limit."""
+    remaining: Mapping[int, int] = getattr(slots, field)
+    return remaining.get(pk, MAX_CLAIM)
 
 
 def _free_slots(slots: Slots, one: RunningCollection, seats: int) -> int:
@@ -175,19 +181,20 @@ def usable_by(group: str) -> Q:
 
 
 def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int) -> list[Claim]:
-    """Claim rollouts, unless the lease has expired, for example because the worker was suspended.
+    """Claim rollouts of one collection.
 
-    The collection may have been paused since it was read, so its state is checked again.
+    Claims nothing if the lease has expired, for example because the worker was suspended, or if the collection has been
+    paused since it was read.
     """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
-        now, moment = server_now_sql()
+        now, now_parameters = server_now_sql()
         # The limit is part of the SQL: with a parameter, PostgreSQL would not cache the plan.
-        pick = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
+        select = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
-        given = [lease, started, collection_id, lease, *moment, collection_id]
-        cursor.execute(_CLAIM.format(pick=pick), given)
+        parameters = [lease, started, collection_id, lease, *now_parameters, collection_id]
+        cursor.execute(_CLAIM.format(select=select), parameters)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 
 

@@ -27,16 +27,19 @@ logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.05
 MAX_ENDS = 200
+"""Maximum number of ends in a batch. A batch with ends contains all queued events."""
 MAX_EVENTS = 2_000
+"""Maximum number of events in a batch without ends."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds to wait after each failed attempt to store a batch. The last value repeats."""
 
 MEMORY_DIVISOR = 2
-"""Unstored events may use 1/MEMORY_DIVISOR of the memory budget. Above that, rollouts wait."""
+"""Unstored events may use 1/MEMORY_DIVISOR of the memory budget. Above that, rollouts wait for space."""
 EVENT_BYTES = 300
 """Approximate bytes of memory per event, without its payload."""
 
 InDatabase = Callable[..., Awaitable[Any]]
-"""Run a function on the database thread of the worker."""
+"""Runs a function on the database thread of the worker and returns its result."""
 
 
 class NotStored(Exception):
@@ -52,9 +55,12 @@ class _Waiter(NamedTuple):
 
 
 class Outbox:
-    """Buffer events and ends until they are stored.
+    """Buffers events and ends of attempts until they are stored.
 
-    An outage drops nothing; `trouble` then has the error. What the database rejects is logged and dropped.
+    During a database outage, nothing is lost and `trouble` has the error. If the database rejects events or the end of
+    an attempt, they are logged and dropped. In place of that end, a failed one is stored.
+
+    `changed` is called with the ids of the collections in each stored batch.
     """
 
     def __init__(
@@ -67,11 +73,11 @@ class Outbox:
         self._sizes: list[int] = []
         self._ends: dict[AttemptKey, End] = {}
         self._seqs: dict[AttemptKey, int] = {}
-        self._filled = asyncio.Event()
-        self._wake = asyncio.Event()
+        self._filled = asyncio.Event()  # there is something to store
+        self._wake = asyncio.Event()  # do not wait for FLUSH_SECONDS
         self._redactions: dict[AttemptKey, Counts] = {}
         self._stopping = False
-        self._touched: set[int] = set()
+        self._changed_ids: set[int] = set()  # collections with queued events
         self._bytes = 0
         self._space = asyncio.Event()
         self._space.set()
@@ -89,7 +95,7 @@ class Outbox:
         self._seqs[key] = seq + 1
         row = (*key, seq, event_kind(event), encode_event(event), event_tokens(event))
         self._events.append(row)
-        self._touched.add(claim.collection_id)
+        self._changed_ids.add(claim.collection_id)
         size = _size(row)
         self._sizes.append(size)
         self._bytes += size
@@ -101,12 +107,12 @@ class Outbox:
         return size
 
     async def wait_for_space(self) -> None:
-        """Wait until the buffer has space."""
+        """Wait while queued events use too much memory (`is_full`). `add_event` never waits."""
         if self.is_full:
             await self._space.wait()
 
     async def wait_until_stored(self, claim: Claim) -> None:
-        """Wait until all queued events are stored. Raises NotStored if an event of this attempt was rejected."""
+        """Wait until all events queued so far are stored. Raises NotStored if an event of this attempt was rejected."""
         if self._stored_events < self._queued_events:
             stored = asyncio.get_running_loop().create_future()
             self._waiters.append(_Waiter(self._queued_events, (claim.rollout_id, claim.attempt), stored))
@@ -198,7 +204,7 @@ class Outbox:
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
         """Redact and store a batch. Retry while the database is unavailable; raise permanent errors."""
-        touched, self._touched = self._touched, set()
+        changed_ids, self._changed_ids = self._changed_ids, set()
         batch = _Batch(events, ends, self._redactions)
         for failures in count():
             try:
@@ -212,13 +218,13 @@ class Outbox:
                 self.trouble = ""
                 self._log.works()
                 self._redactions = batch.redactions
-                self._changed(changed | touched)
+                self._changed(changed | changed_ids)
                 return
 
     async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[AttemptKey, Exception]:
-        """Store the batch by attempt. Return the reasons why attempts could not be stored.
+        """Store the events and the end of each attempt on their own. Return the error of each rejected attempt.
 
-        An end that cannot be stored is replaced by a failed one. Events without an end are dropped.
+        The events of a rejected attempt are dropped, and a failed end is stored in place of its own.
         """
         problems: dict[AttemptKey, Exception] = {}
         by_attempt: dict[AttemptKey, list[EventRow]] = {}
@@ -232,6 +238,7 @@ class Outbox:
                 logger.exception("rollout %s cannot be stored", end.id)
                 problems[end.id, end.attempt] = problem
                 await self._store([], [unstorable_end(end, problem)])
+        # The events of attempts that have not ended.
         for attempt, rest in by_attempt.items():
             try:
                 await self._store(rest, [])
@@ -250,21 +257,22 @@ class Outbox:
 
 
 class _Batch:
-    """A batch of events and ends, prepared once even if storing is retried. Used on the database thread."""
+    """A batch of events and ends. Redacted once, even if storing is retried. Used on the database thread."""
 
     def __init__(self, events: Sequence[EventRow], ends: Sequence[End], redactions: dict[AttemptKey, Counts]) -> None:
         self.redactions = redactions
         self._events, self._ends = events, ends
         self._images: dict[int, Images] = {}
-        self._is_clean = False
+        self._is_redacted = False
 
     def store(self, *, may_be_stored: bool) -> set[int]:
-        if not self._is_clean:
+        """Store the batch and return the ids of changed collections. `may_be_stored`: see record_batch."""
+        if not self._is_redacted:
             events, self._images = take_event_images(self._events)
             self._events, self._ends, self.redactions = clean_batch(
                 events, self._ends, current_redactor(), self.redactions
             )
-            self._is_clean = True
+            self._is_redacted = True
         return record_batch(
             events=self._events, ends=self._ends, now=timezone.now(), may_be_stored=may_be_stored, images=self._images
         )

@@ -34,7 +34,7 @@ class RolloutListener:
         self.settings = Settings(outbound, self._watch_call, judge_seats, throttles)
         self._outbox, self._breakers, self._throttles, self._meters = outbox, breakers, throttles, meters
 
-    def keep(self, claim: Claim, event: TraceUnion) -> None:
+    def add_event(self, claim: Claim, event: TraceUnion) -> None:
         size = self._outbox.add_event(claim, event)
         if account := current_account():
             account.retain(size)
@@ -47,7 +47,7 @@ class RolloutListener:
         await self._outbox.wait_for_space()
 
     def count_failure(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """Return None if the rollout has failed for good, else how many failures to count (0 or 1).
+        """Return None if the rollout has failed for good. Else it is retried: return the failures to count, 0 or 1.
 
         An attempt does not count as failed if its endpoint fails for all rollouts or accepts no calls at present, or if
         this worker is misconfigured. In the last case, other workers run the collection.

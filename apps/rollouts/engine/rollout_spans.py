@@ -94,8 +94,8 @@ class _SpanListener:
         self._listener, self._tracer = listener, tracer
         self.has_space, self.wait_for_space = listener.has_space, listener.wait_for_space
 
-    def keep(self, claim: Claim, event: TraceUnion) -> None:
-        self._listener.keep(claim, event)
+    def add_event(self, claim: Claim, event: TraceUnion) -> None:
+        self._listener.add_event(claim, event)
         match event:
             case ModelCall():
                 self._record("model_call", event.duration, _of_call(event.model, event.usage, event.retries))

@@ -28,18 +28,18 @@ logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 2_000
 """Maximum characters of an error message on the rollout. The trace has the full message."""
-MAX_COUNT = 2**31 - 1
+MAX_COUNT = 2**31 - 1  # maximum of an integer column
 MAX_TOOLS = 64
 """Maximum number of tools whose calls are counted separately per rollout."""
-MAX_TOOL_NAME = 100
+MAX_TOOL_NAME = 100  # characters
 OTHER_TOOLS = "(others)"
 
 
 class Setting(msgspec.Struct, kw_only=True):
     """The objects that all rollouts of a collection share: policy client, resource server, harness and limits.
 
-    `rollout_timeout` is in seconds. `command` is set for command agents. `agent_server` is set for agent servers: the
-    URL, and True if the server verifies. The judge belongs to the resource server.
+    `rollout_timeout` is in seconds. `command` is set only for command agents. `agent_server` is set only for agent
+    servers, to their URL and whether they verify. `server` calls the judge model, so only its id and prices are here.
     """
 
     policy_model_id: int
@@ -132,19 +132,17 @@ class RolloutStats:
 class Listener(Protocol):
     """Callbacks of a running rollout."""
 
-    def keep(self, claim: Claim, event: TraceUnion) -> None: ...
+    def add_event(self, claim: Claim, event: TraceUnion) -> None:
+        """Queue an event to be stored."""
 
     def has_space(self) -> bool:
-        """Return False if too many events are waiting to be stored."""
-        ...
+        """Return False while events waiting to be stored use too much memory."""
 
     async def wait_for_space(self) -> None:
-        """Wait until more events can be queued."""
-        ...
+        """Wait until `has_space`."""
 
     def count_failure(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """Return how many failures to count (0 or 1) if the rollout is retried, or None if it has failed for good."""
-        ...
+        """Return None if the rollout has failed for good. Else it is retried: return the failures to count, 0 or 1."""
 
 
 DriverFactory = Callable[[Callable[[], float]], AttemptDriver]
@@ -154,12 +152,13 @@ DriverFactory = Callable[[Callable[[], float]], AttemptDriver]
 async def run_rollout(
     *, claim: Claim, row: TaskRow, setting: Setting, listener: Listener, make_driver: DriverFactory | None = None
 ) -> End:
-    """Run an attempt, report its events to the listener and return its end. Raises only CancelledError.
+    """Run an attempt, report its events to the listener and return its end.
 
-    Without `make_driver`, the built-in agent runs.
+    An error of the attempt is not raised, but becomes part of its end. CancelledError is raised. Without `make_driver`,
+    the built-in agent runs.
     """
     began = time.perf_counter()
-    tally, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
+    stats, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
 
     def elapsed() -> float:
         # Not the clock of the event loop: in uvloop it has a resolution of 1 ms.
@@ -183,13 +182,13 @@ async def run_rollout(
         # Close the generator explicitly: asyncio would close it too late if the event loop ends.
         async with limit, aclosing(attempt.events()) as events:
             async for event in events:
-                tally.add(event)
-                listener.keep(claim, event)
+                stats.add(event)
+                listener.add_event(claim, event)
                 if not listener.has_space():
                     # Waiting for the database does not count towards the time limit.
                     with stopped_clocks():
                         await listener.wait_for_space()
-        return _end(claim, tally, setting, elapsed())
+        return _end(claim, stats, setting, elapsed())
     except GymError as problem:
         failure = problem
     except TimeoutError:
@@ -200,20 +199,21 @@ async def run_rollout(
         failure = EnvironmentFault(f"Unexpected error; see the worker log: {type(bug).__name__}: {bug}")
     message = str(failure) or type(failure).__name__
     for call in attempt.take_judge_calls():
-        tally.add(call)
-        listener.keep(claim, call)
-    listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
+        stats.add(call)
+        listener.add_event(claim, call)
+    listener.add_event(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counted_failures = listener.count_failure(claim, setting, failure)
     # The traceback and this frame reference each other and would keep the attempt in memory until the next full
     # garbage collection.
     failure.__traceback__ = None
     if counted_failures is not None:
-        return _retry_end(claim, tally, setting, counted_failures, deferred=failure.refused_by is not None)
-    return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
+        return _retry_end(claim, stats, setting, counted_failures, deferred=failure.refused_by is not None)
+    return _end(claim, stats, setting, elapsed(), error_kind=failure.kind, error_message=message)
 
 
-def _end(claim: Claim, tally: RolloutStats, setting: Setting | None, duration: float, **failure: str) -> End:
-    verified = tally.verification
+def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: float, **failure: str) -> End:
+    """Return the final end of an attempt. A failed attempt needs `error_kind` and `error_message`."""
+    verified = stats.verification
     outcome: dict[str, Any]
     if failure or verified is None:
         message = cut(_storable(failure["error_message"]), MAX_MESSAGE)
@@ -230,46 +230,46 @@ def _end(claim: Claim, tally: RolloutStats, setting: Setting | None, duration: f
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "verify_time": verified.duration,
-            "answer": _storable(comparable_answer(tally.last_reply, verified.details)),
+            "answer": _storable(comparable_answer(stats.last_reply, verified.details)),
         }
     return End(
         id=claim.rollout_id,
         lease=claim.lease,
         collection=claim.collection_id,
         attempt=claim.attempt,
-        turns=_count(tally.turns),
-        tool_calls=_count(tally.tool_calls),
-        tool_errors=_count(tally.tool_errors),
-        input_tokens=_count(tally.input_tokens),
-        output_tokens=_count(tally.output_tokens),
-        judge_calls=_count(tally.judge_calls),
-        judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
-        calls_without_usage=_count(tally.calls_without_usage),
-        cost=tally.cost(setting),
-        model_version=tally.model_version,
+        turns=_count(stats.turns),
+        tool_calls=_count(stats.tool_calls),
+        tool_errors=_count(stats.tool_errors),
+        input_tokens=_count(stats.input_tokens),
+        output_tokens=_count(stats.output_tokens),
+        judge_calls=_count(stats.judge_calls),
+        judge_tokens=_count(stats.judge_input_tokens + stats.judge_output_tokens),
+        calls_without_usage=_count(stats.calls_without_usage),
+        cost=stats.cost(setting),
+        model_version=stats.model_version,
         duration=duration,
-        model_time=tally.model_time,
-        tool_time=tally.tool_time,
-        tools=tally.tools,
+        model_time=stats.model_time,
+        tool_time=stats.tool_time,
+        tools=stats.tools,
         **outcome,
     )
 
 
-def _retry_end(claim: Claim, tally: RolloutStats, setting: Setting, counted_failures: int, *, deferred: bool) -> End:
-    """Return the end of an attempt that will be retried. Its usage still counts."""
+def _retry_end(claim: Claim, stats: RolloutStats, setting: Setting, counted_failures: int, *, deferred: bool) -> End:
+    """Return the end of an attempt whose rollout will be retried. Its usage still counts."""
     return End(
         id=claim.rollout_id,
         lease=claim.lease,
         collection=claim.collection_id,
         attempt=claim.attempt,
         status=Rollout.Status.QUEUED.value,
-        input_tokens=_count(tally.input_tokens),
-        output_tokens=_count(tally.output_tokens),
-        judge_calls=_count(tally.judge_calls),
-        judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
-        calls_without_usage=_count(tally.calls_without_usage),
-        cost=tally.cost(setting),
-        model_version=tally.model_version,
+        input_tokens=_count(stats.input_tokens),
+        output_tokens=_count(stats.output_tokens),
+        judge_calls=_count(stats.judge_calls),
+        judge_tokens=_count(stats.judge_input_tokens + stats.judge_output_tokens),
+        calls_without_usage=_count(stats.calls_without_usage),
+        cost=stats.cost(setting),
+        model_version=stats.model_version,
         failed=counted_failures,
         deferred=deferred,
     )

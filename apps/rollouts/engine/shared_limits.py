@@ -16,7 +16,7 @@ from apps.rollouts.models import Collection
 
 
 class Share(NamedTuple):
-    """This worker's share of a global limit. The shares of all live workers add up to the limit.
+    """This worker's share of a global limit. The shares of all claiming workers add up to the limit.
 
     Limits are shared out only for judge calls: they are not in the database, so workers cannot count those of other
     workers. `rank` also decides which worker makes room for a quarantined rollout.
@@ -26,8 +26,8 @@ class Share(NamedTuple):
     workers: int
 
     @classmethod
-    def of(cls, lease: int, live: list[int]) -> "Share":
-        return cls(live.index(lease), len(live)) if lease in live else cls(0, max(1, len(live)))
+    def of(cls, lease: int, claiming: list[int]) -> "Share":
+        return cls(claiming.index(lease), len(claiming)) if lease in claiming else cls(0, max(1, len(claiming)))
 
     def part(self, limit: int) -> int:
         return limit // self.workers + (self.rank < limit % self.workers)
@@ -41,7 +41,7 @@ class InUse:
         running: list[tuple[Claim, Setting]],
         *,
         lease: int,
-        live: list[tuple[int, str]],
+        claiming: list[tuple[int, str]],
         group: str = "",
         judge_calls: Counter[int] | None = None,
         unstored: Mapping[int, int] | None = None,
@@ -49,12 +49,12 @@ class InUse:
     ) -> None:
         """Count the running rollouts.
 
-        `live` has (worker id, group) of all claiming workers, including this one. `judge_calls` counts judge calls by
-        model id, which count towards the concurrency of the model. `unstored` counts finished rollouts by collection id
-        whose usage is not in the database yet. `claimable` limits claims for throttled endpoints.
+        `claiming` has (worker id, group) of all claiming workers, including this one. `judge_calls` counts judge calls
+        by model id, which count towards the concurrency of the model. `unstored` counts finished rollouts by
+        collection id whose usage is not in the database yet. `claimable` limits claims for throttled endpoints.
         """
         self.lease = lease
-        self.live = live
+        self.claiming = claiming
         self.group = group
         self.running = len(running)
         self.suspects = sum(claim.lost > 0 for claim, _ in running)
@@ -190,7 +190,7 @@ class InUse:
         return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
 
     def _share(self, groups: set[str]) -> Share:
-        return Share.of(self.lease, [worker for worker, group in self.live if group in groups])
+        return Share.of(self.lease, [worker for worker, group in self.claiming if group in groups])
 
 
 class Used(NamedTuple):

@@ -1,4 +1,4 @@
-"""Claim rollouts, run one asyncio task for each, store results through the outbox, and drain on request."""
+"""The rollout worker: claims rollouts, runs each in an asyncio task, and stores results through the outbox."""
 
 import asyncio
 import itertools
@@ -45,17 +45,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Seconds between polls for queued rollouts. Notifications wake the worker earlier."""
+"""Seconds between two claims, and between two polls for updates. Notifications wake the worker earlier to claim."""
 IDLE_SECONDS = 5.0
-"""Seconds between polls for updates while no rollout runs."""
+"""Seconds between two polls for updates while no rollout runs."""
 CLAIM_SECONDS = 0.05
+"""Seconds between two claims while there is more to claim."""
 POLLS_PER_RECONCILIATION = 5
+"""After this many polls, requeue rollouts that the database assigns to this worker but that it does not run."""
 MAX_BACKLOG = 2_000
 """Maximum number of finished rollouts waiting to be stored. Above it, the worker claims no rollouts."""
 
 
 class RolloutWorker(ChannelsWorker):
-    """A Channels worker that uses its channel only for wake-ups. Rollouts run as asyncio tasks."""
+    """A Channels worker that uses its channel only for wake-ups. Rollouts run as asyncio tasks.
+
+    `seats` is the maximum number of running rollouts, by default WORKER_SEATS. `group` is its worker group.
+    """
 
     def __init__(
         self,
@@ -68,17 +73,17 @@ class RolloutWorker(ChannelsWorker):
         background_jobs: bool = True,
     ) -> None:
         super().__init__(application, channels, channel_layer)
-        self.seats = seats or settings.WORKER_SEATS
+        seats = seats or settings.WORKER_SEATS
         self.group = group
-        self._leave_at = math.inf
+        self._leave_at = math.inf  # end of the grace period, by time.monotonic
         self._woken = asyncio.Event()
         self._has_claimed = asyncio.Event()
         self._stopping = False
-        self._seats = WorkerSeats(self.seats, freed=self._woken.set)
+        self._seats = WorkerSeats(seats, freed=self._woken.set)
         self._changes = Changes()
         self._database = DatabaseThread()
         self._identity = WorkerIdentity(
-            seats=self.seats, group=group, database=self._database, vitals=self._vitals, lost=self._lease_lost
+            seats=seats, group=group, database=self._database, vitals=self._vitals, lost=self._lease_lost
         )
         self._background_jobs = BackgroundJobs(
             settings.WORKER_BACKGROUND_JOBS if background_jobs else [], group=group, in_database=self._database.run
@@ -89,7 +94,7 @@ class RolloutWorker(ChannelsWorker):
         self._claim_lock = asyncio.Lock()
         self._external: ExternalAttempts | None = None
         self._commands: CommandAttempts | None = None
-        self._awaits_results = False
+        self._awaits_results = False  # see InUse.awaits_results
         self._claim_log = RetryLog("claiming rollouts")
         self._poll_log = RetryLog("polling the database")
         self._breakers = Breakers()
@@ -102,7 +107,7 @@ class RolloutWorker(ChannelsWorker):
         return self._identity.lease
 
     def stop(self) -> None:
-        """Start draining. `handle` returns when all rollouts have finished or the grace period is over."""
+        """Claim no more rollouts. `handle` returns when all rollouts have ended or the grace period is over."""
         self._leave_at = min(self._leave_at, time.monotonic() + settings.WORKER_GRACE_SECONDS)
         self._begin_draining()
 
@@ -111,7 +116,11 @@ class RolloutWorker(ChannelsWorker):
         self._woken.set()
 
     async def handle(self) -> None:
-        """Run until stopped, then drain. On return, the lease is released and every result is stored."""
+        """Run until `stop` is called or an operator drains this worker.
+
+        Before returning, requeue rollouts that are still running, store the results of all others, and end the lease.
+        During a database outage, wait until the results can be stored.
+        """
         tune_garbage_collection()
         self._outbound = open_outbound()
         self._memory = self._outbound.memory
@@ -132,7 +141,7 @@ class RolloutWorker(ChannelsWorker):
         # If results can no longer be stored, stop the worker. `await flushing` then raises the cause.
         flushing.add_done_callback(lambda _: self.stop())
         jobs = [self._listen(), self._changes.announce(), self._poll(), self._background_jobs.run()]
-        jobs.append(self._database.log_hanging(lambda: f"{self._outbox.backlog} ended rollouts wait"))
+        jobs.append(self._database.log_hanging(lambda: f"{self._outbox.backlog} finished rollouts wait to be stored"))
         jobs.append(return_freed_memory(self._memory))
         tasks = [asyncio.create_task(job) for job in jobs]
         try:
@@ -150,6 +159,7 @@ class RolloutWorker(ChannelsWorker):
             await self._leave()
 
     async def _supervise(self) -> None:
+        """Claim and start rollouts until the worker drains."""
         while not self._stopping:
             claimed = 0
             try:
@@ -162,6 +172,7 @@ class RolloutWorker(ChannelsWorker):
                 await self._wait_until_woken(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
 
     async def _fill_seats(self) -> int:
+        """Claim and start rollouts for the free seats. Return their number."""
         self._awaits_results = False
         free = self._seats.free
         if free <= 0 or not self.lease or self._is_behind():
@@ -179,22 +190,23 @@ class RolloutWorker(ChannelsWorker):
 
     async def _prepare(self, claim: Claim, row: TaskRow, setting: Setting) -> "HostedAttempt | None":
         """Prepare the attempt of a command agent or an agent server. Return None for the built-in agent."""
-        stored = partial(self._outbox.wait_until_stored, claim)
-        # Imported here, because most installations have no other agents.
+        wait_until_stored = partial(self._outbox.wait_until_stored, claim)
+        # Imported here, because most installations have only the built-in agent.
         if setting.command is not None:
             from apps.rollouts.engine.agents.command_attempts import CommandAttempts
 
             self._commands = self._commands or CommandAttempts()
-            return self._commands.prepare(claim, row, setting, stored)
+            return self._commands.prepare(claim, row, setting, wait_until_stored)
         if setting.agent_server is not None:
             from apps.rollouts.engine.agents.agent_server_attempts import AgentServer, AgentServerAttempt
 
             external = await self._serve_external()
-            captured = external.capture(claim, row, setting, stored)
+            captured = external.capture(claim, row, setting, wait_until_stored)
             return AgentServerAttempt(external, self._outbound, AgentServer(*setting.agent_server), captured)
         return None
 
     async def _serve_external(self) -> "ExternalAttempts":
+        """Start the server for captured agents if it does not run yet."""
         if self._external is None:
             # Imported here, because most installations have no external agents.
             from apps.rollouts.engine.agents.external_attempts import ExternalAttempts
@@ -204,20 +216,23 @@ class RolloutWorker(ChannelsWorker):
         return self._external
 
     async def _claim_external(self, collection_id: int) -> "ExternalAttempt | None":
-        """Claim a rollout of an external agent, and begin its attempt. None if there is none to claim."""
+        """Claim a rollout for an external agent and start its attempt. Return None if nothing can be claimed."""
         async with self._claim_lock:
             if self._seats.free <= 0 or not self.lease or self._is_behind() or self._stopping or not self._external:
                 return None
             fetched = await self._fetch(1, only=collection_id)
             for claim, row, setting in fetched.work:
-                stored = partial(self._outbox.wait_until_stored, claim)
-                attempt = self._external.prepare(claim, row, setting, stored)
+                wait_until_stored = partial(self._outbox.wait_until_stored, claim)
+                attempt = self._external.prepare(claim, row, setting, wait_until_stored)
                 self._seats.take(claim, setting, self._run(claim, row, setting, attempt))
         self._count_claims(fetched.work)
         return attempt if fetched.work else None
 
     async def _fetch(self, seats: int, only: int | None = None) -> Fetched:
-        """Claim rollouts. Discard them if the lease was lost meanwhile, because other workers then own the rows."""
+        """Claim up to `seats` rollouts, of the collection `only` if given.
+
+        Return none if the lease was lost during the claim, because other workers then take over these rollouts.
+        """
         lease, in_use = self.lease, self._in_use()
         self._is_claiming = True
         try:
@@ -247,14 +262,14 @@ class RolloutWorker(ChannelsWorker):
             self._changes.add(one.claim.collection_id for one in work)
 
     def _is_behind(self) -> bool:
-        """Return True if no rollouts should start until the database catches up or memory is freed."""
+        """Return True if no rollout must start: too many results wait to be stored, or the memory budget is full."""
         return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._memory.is_full
 
     def _in_use(self) -> InUse:
         return InUse(
             self._seats.running(),
             lease=self.lease,
-            live=self._identity.live,
+            claiming=self._identity.claiming,
             group=self.group,
             judge_calls=self._seats.judges.taken(),
             unstored=self._outbox.unstored.copy(),
@@ -264,7 +279,8 @@ class RolloutWorker(ChannelsWorker):
     async def _run(
         self, claim: Claim, row: TaskRow, setting: Setting, attempt: "ExternalAttempt | HostedAttempt | None"
     ) -> None:
-        # Not reset: each rollout has its own task, and so its own context.
+        """Run a rollout and queue its end."""
+        # Not reset afterwards: each rollout runs in a task of its own, and so in a context of its own.
         CURRENT_ROLLOUT.set(claim)
         try:
             with self._memory.account():
@@ -276,7 +292,7 @@ class RolloutWorker(ChannelsWorker):
             self._outbox.forget(claim)
             raise
         except Exception as bug:
-            logger.exception("rollout %s failed outside its error handling", claim.rollout_id)
+            logger.exception("rollout %s failed with an unhandled error", claim.rollout_id)
             end = broken_end(claim, bug)
         finally:
             if attempt:
@@ -314,7 +330,7 @@ class RolloutWorker(ChannelsWorker):
                 self._poll_log.failed(problem)
 
     async def _wait_for_next_poll(self) -> None:
-        """Wait a second, or longer while no rollout runs."""
+        """Wait for POLL_SECONDS, or while no rollout runs, for IDLE_SECONDS or until a claim."""
         await asyncio.sleep(POLL_SECONDS)
         if not self._seats.taken:
             self._has_claimed.clear()
@@ -334,7 +350,7 @@ class RolloutWorker(ChannelsWorker):
             )
         if self._seats.taken:
             await self._database.run(self._settings.follow_versions)
-        self._identity.live = updates.live
+        self._identity.claiming = updates.claiming
         self._breakers.set_open(updates.open_breakers)
         self._throttles.limit_throttled(updates.throttled)
         self._changes.add(updates.paused)
@@ -355,32 +371,32 @@ class RolloutWorker(ChannelsWorker):
             trouble = f"The database is slow: {backlog:,} finished rollouts wait to be stored. No rollouts start."
         unrunnable = self._settings.refusals()
         if not trouble and unrunnable:
-            number, why = next(iter(unrunnable.items()))
+            collection_id, reason = next(iter(unrunnable.items()))
             others = f" (and {len(unrunnable) - 1} more)" if len(unrunnable) > 1 else ""
-            trouble = f"Cannot run collection {number}{others}: {why}"
+            trouble = f"Cannot run collection {collection_id}{others}: {reason}"
         memory = {"used": self._memory.used, "limit": self._memory.limit, "waiting": self._memory.waiting}
         return Vitals(self._seats.taken, backlog, trouble, unrunnable, {**self._meters.read(), "memory": memory})
 
     def _lease_lost(self, lease: int) -> None:
-        """Cancel all rollouts and restart with a new lease, because other workers take over the rollouts."""
+        """Cancel all rollouts, because other workers take them over, and restart with a new lease."""
         if lease == self.lease and not self._stopping:
-            logger.warning("lease %s lost: dropping %d rollouts", lease, self._seats.taken)
+            logger.warning("lease %s lost: cancelling %d rollouts", lease, self._seats.taken)
             self._identity.drop()
-            self._identity_change = asyncio.ensure_future(self._restart())
+            self._restarting = asyncio.ensure_future(self._restart())
 
     async def _restart(self) -> None:
         await self._seats.cancel_all()
-        await self._close_servers()  # Secrets contain the lease, so agents need new ones.
-        self._meters.reset()  # Earlier counts stay in the row of the old lease.
+        await self._close_servers()  # agents need new secrets, because secrets contain the lease
+        self._meters.reset()  # earlier counts stay in the row of the old lease
         await self._identity.obtain(is_wanted=lambda: not self._stopping)
         self._woken.set()
 
     async def _drain(self) -> None:
         """Wait for running rollouts; after `stop`, at most for the grace period. `_leave` requeues the rest."""
-        # Concurrently, so that a hanging database does not extend the grace period.
+        # Runs concurrently, so that a hanging database does not extend the grace period.
         announcing = asyncio.create_task(self._identity.drain())
         while self._seats.taken and (left := self._leave_at - time.monotonic()) > 0:
-            # In steps, because `stop` may be called meanwhile.
+            # In steps, because `stop` may shorten the wait.
             await self._seats.wait(min(left, POLL_SECONDS))
         await self._seats.cancel_all()
         await announcing
@@ -391,6 +407,7 @@ class RolloutWorker(ChannelsWorker):
                 await served.close()
 
     async def _leave(self) -> None:
+        """Release the lease and close all connections and threads."""
         await self._close_servers()
         await self._identity.release()
         await self._throttles.close()

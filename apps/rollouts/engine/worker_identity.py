@@ -12,8 +12,8 @@ from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.worker_leases import (
     Heartbeat,
     Vitals,
+    claiming_workers,
     drain_lease,
-    live_workers,
     release_lease,
     release_unknown,
     renew_lease,
@@ -42,7 +42,7 @@ class WorkerIdentity:
         lost: Callable[[int], None],
     ) -> None:
         self.lease = 0
-        self.live: list[tuple[int, str]] = []
+        self.claiming: list[tuple[int, str]] = []
         self.trouble = ""
         """The reason why nothing can be claimed, or an empty string."""
         self._seats, self._group = seats, group
@@ -68,7 +68,7 @@ class WorkerIdentity:
 
     async def _take_lease(self) -> None:
         worker = await self._database.run(take_lease, seats=self._seats, group=self._group)
-        self.live = await self._database.run(live_workers)
+        self.claiming = await self._database.run(claiming_workers)
         self.lease, self._strays = worker.pk, set()
         set_worker(worker.pk)
         loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class WorkerIdentity:
         self._heartbeat.start()
 
     async def release_unknown(self, known: set[int]) -> None:
-        """Requeue rollouts that this worker has only in the database, for example because a response was lost."""
+        """Requeue rollouts that the database assigns to this worker but that it does not know; see worker_leases."""
         if self.lease:
             held = {"worker_id": self.lease, "known": known, "unknown_before": self._strays}
             self._strays = await self._database.run(release_unknown, **held)

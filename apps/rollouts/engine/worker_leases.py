@@ -24,18 +24,21 @@ from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.search.word_index import mark_unindexed
 
-LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
+STATES_WITH_LEASE = (Worker.State.ACTIVE, Worker.State.DRAINING)
+"""States of workers that hold a lease. Only active workers claim rollouts, see `claiming_workers`."""
 MAX_TROUBLE = 500
-THOROUGH_BEATS = 5
-"""Heartbeats between two searches for rollouts without a live lease while no lease expires."""
+"""Maximum characters of `trouble` in a heartbeat."""
+BEATS_PER_FULL_SEARCH = 5
+"""One heartbeat in this many searches all running rollouts for lost leases, even if no lease has expired."""
 MAX_LOST = 3
-"""Number of lost workers after which a rollout fails, because it may have crashed them."""
+"""Number of lost workers after which their rollout fails, because it may have crashed them."""
 
 
 class Vitals(NamedTuple):
     """State of a worker, reported with every heartbeat.
 
-    `refuses` maps ids of collections that it cannot run to the reason.
+    `busy` is the number of running rollouts, `backlog` the number of finished rollouts waiting to be stored. `refuses`
+    maps the id of each collection that the worker cannot run to the reason. `meters` are its counters (Meters.read).
     """
 
     busy: int = 0
@@ -46,6 +49,7 @@ class Vitals(NamedTuple):
 
 
 def take_lease(*, seats: int, group: str = "") -> Worker:
+    """Create a worker with a new lease. The id of the worker is the id of its lease."""
     with transaction.atomic():
         worker = Worker.objects.create(
             host=socket.gethostname(),
@@ -53,64 +57,66 @@ def take_lease(*, seats: int, group: str = "") -> Worker:
             group=group,
             seats=seats,
             heartbeat_at=server_now(),
-            lease_expires_at=server_now(_lease()),
+            lease_expires_at=server_now(_lease_duration()),
         )
         worker.refresh_from_db()
     return worker
 
 
 def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
-    """Renew the lease. Return False if it was expired by another worker, or ended."""
-    live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
+    """Renew the lease and store the vitals. Return False if the worker no longer holds the lease."""
+    own = Worker.objects.filter(pk=worker_id, state__in=STATES_WITH_LEASE)
     fields = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
     with transaction.atomic():
         if connection.vendor == "postgresql":
             # UPDATE computes its values before it waits for the row lock, but the lease must start after the wait.
-            list(live.select_for_update().values_list("pk", flat=True))
-        return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **fields))
+            list(own.select_for_update().values_list("pk", flat=True))
+        return bool(own.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease_duration()), **fields))
 
 
 def drain_lease(*, worker_id: int) -> None:
-    """Mark the worker as draining: it can claim no more, and others take over its share of the judge limits."""
+    """Mark the worker as draining: it claims no more rollouts, and other workers get its share of the judge limits."""
     Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
 
 
 def release_lease(*, worker_id: int) -> int:
-    """Requeue the rollouts of this worker and end its lease. Return how many rollouts it had."""
+    """End the lease of this worker and requeue its running rollouts. Return their number."""
     with transaction.atomic():
-        Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
+        Worker.objects.filter(pk=worker_id, state__in=STATES_WITH_LEASE).update(state=Worker.State.STOPPED, busy=0)
         delete_stale_reservations()
-        return _requeue_lost("lease = %s", [worker_id], lost=0)
+        return _take_back("lease = %s", [worker_id], losses=0)
 
 
 def reap_leases(*, is_thorough: bool = True) -> int:
-    """Take back rollouts without a live lease. Return the number of expired workers.
+    """Expire overdue leases and take back the rollouts of lost workers. Return the number of expired leases.
 
-    Without `is_thorough`, do so only if a lease has expired: the search reads all running rollouts.
+    Without `is_thorough`, search for such rollouts only if a lease has expired: the search reads all running rollouts.
     """
-    expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
+    expired = Worker.objects.filter(state__in=STATES_WITH_LEASE, lease_expires_at__lt=server_now())
     if not is_thorough and not expired.exists():
         return 0
     with transaction.atomic():
         _limit_lock_waits()
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         delete_stale_reservations()
-        # One statement reads rows and leases together, so that a lease taken at this moment does not look lost.
-        _requeue_lost("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
+        # One statement reads rollouts and leases together: a lease taken in between would look lost.
+        _take_back(
+            "lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*STATES_WITH_LEASE], losses=1
+        )
     return reaped
 
 
 def _limit_lock_waits() -> None:
-    """Limit waiting for locks: a heartbeat that waits longer than its lease would lose it.
+    """Limit waits for locks: a heartbeat that waits longer than its lease lasts would lose the lease.
 
-    The next beat tries again.
+    After a timeout, the next heartbeat tries again.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {int(settings.WORKER_LEASE_SECONDS * 1000 / 6)}")
 
 
-_REQUEUE_LOST = """
+_TAKE_BACK = """
     UPDATE rollouts_rollout SET
         status = CASE
             WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN 'cancelled'
@@ -123,18 +129,22 @@ _REQUEUE_LOST = """
             WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN %s
             WHEN lost + %s >= %s THEN %s END,
         lost = lost + %s, lease = NULL
-    WHERE status = 'running' AND {which} RETURNING collection_id, status, id, task_id
+    WHERE status = 'running' AND {condition} RETURNING collection_id, status, id, task_id
 """
 
 
-def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
-    """Requeue, fail or cancel running rollouts in one statement, and update the counters by the changed rows."""
-    losses = [lost, MAX_LOST]
+def _take_back(condition: str, parameters: list[Any], *, losses: int) -> int:
+    """Requeue, fail or cancel the running rollouts that match an SQL condition. Return their number.
+
+    `losses` is 1 if their workers were lost, else 0. One statement changes the rollouts, and the counters of their
+    collections are updated from the rows that it returns.
+    """
+    limits = [losses, MAX_LOST]
     message = f"{MAX_LOST} workers were lost while running this rollout."
     now = connection.ops.adapt_datetimefield_value(timezone.now())
-    values = [*losses, *losses, *losses, message, now, *losses, now, lost, *parameters]
+    values = [*limits, *limits, *limits, message, now, *limits, now, losses, *parameters]
     with connection.cursor() as cursor:
-        cursor.execute(_REQUEUE_LOST.format(which=which), values)
+        cursor.execute(_TAKE_BACK.format(condition=condition), values)
         rows = cursor.fetchall()
     taken = Counter((collection_id, status) for collection_id, status, _, _ in rows)
     mark_unindexed([pk for _, status, pk, _ in rows if status != Rollout.Status.QUEUED])
@@ -148,34 +158,35 @@ def _requeue_lost(which: str, parameters: list[Any], *, lost: int) -> int:
 
 
 def release_unknown(*, worker_id: int, known: Container[int], unknown_before: set[int]) -> set[int]:
-    """Requeue rollouts that this worker has only in the database, for example because a response was lost.
+    """Requeue rollouts that the database assigns to this worker but that the worker does not know.
 
-    They must have been unknown in the previous call too. `known` are the ids of rollouts that are running or waiting to
-    be stored. `unknown_before` are the ids that the previous call returned.
+    A rollout is unknown, for example, if the connection failed before the worker received the claim. It is requeued
+    only if the previous call found it unknown too. `known` are the ids of rollouts that are running or waiting to be
+    stored. `unknown_before` are the ids that the previous call returned. Return the ids for the next call.
     """
-    held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
-    unknown = {pk for pk in held if pk not in known}
-    stray = list(unknown & unknown_before)
-    for start in range(0, len(stray), 500):
-        chunk = stray[start : start + 500]
+    assigned = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
+    unknown = {pk for pk in assigned if pk not in known}
+    requeued = list(unknown & unknown_before)
+    for start in range(0, len(requeued), 500):
+        chunk = requeued[start : start + 500]
         with transaction.atomic():
             places = ", ".join(["%s"] * len(chunk))
-            _requeue_lost(f"lease = %s AND id IN ({places})", [worker_id, *chunk], lost=0)
-    return unknown.difference(stray)
+            _take_back(f"lease = %s AND id IN ({places})", [worker_id, *chunk], losses=0)
+    return unknown.difference(requeued)
 
 
-def live_workers() -> list[tuple[int, str]]:
-    """Return (worker id, group) of all claiming workers, oldest lease first."""
-    live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
-    return list(live.order_by("pk").values_list("pk", "group"))
+def claiming_workers() -> list[tuple[int, str]]:
+    """Return (worker id, group) of the active workers with a valid lease, oldest lease first."""
+    claiming = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
+    return list(claiming.order_by("pk").values_list("pk", "group"))
 
 
-def _lease() -> timedelta:
+def _lease_duration() -> timedelta:
     return timedelta(seconds=settings.WORKER_LEASE_SECONDS)
 
 
 class Heartbeat:
-    """Renew the lease of a worker three times per lease period. If it is lost, call `lost` on the heartbeat thread."""
+    """Renews a lease three times per lease period. If it is lost, calls `lost` on the heartbeat thread."""
 
     def __init__(self, *, worker_id: int, vitals: Callable[[], Vitals], lost: Callable[[], None]) -> None:
         self._worker_id = worker_id
@@ -197,8 +208,8 @@ class Heartbeat:
 
     def _beat(self) -> None:
         # After an outage, or if this process was suspended, other workers may look expired although they are about to
-        # renew. So a heartbeat expires leases only after two punctual beats in a row; the start counts as one.
-        in_time, last = 1, time.monotonic()
+        # renew. So the heartbeat expires leases only after two punctual beats in a row; the start counts as one.
+        punctual_beats, last = 1, time.monotonic()
         beats = 0
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
@@ -208,15 +219,15 @@ class Heartbeat:
                         self._lost()
                         return
                     now = time.monotonic()
-                    in_time = in_time + 1 if now - last < settings.WORKER_LEASE_SECONDS / 2 else 0
+                    punctual_beats = punctual_beats + 1 if now - last < settings.WORKER_LEASE_SECONDS / 2 else 0
                     last = now
-                    if in_time >= 2:
-                        reap_leases(is_thorough=beats % THOROUGH_BEATS == 0)
+                    if punctual_beats >= 2:
+                        reap_leases(is_thorough=beats % BEATS_PER_FULL_SEARCH == 0)
                         beats += 1
                     self._log.works()
                 except Exception as problem:
                     # The next beat may succeed. Otherwise the lease expires and the rollouts are requeued.
-                    in_time = 0
+                    punctual_beats = 0
                     self._log.failed(problem)
                     connection.close()
         finally:

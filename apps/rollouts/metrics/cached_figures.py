@@ -18,7 +18,7 @@ from django.utils import timezone
 from apps.accounts.job_declarations import background_job
 from apps.accounts.job_retries import retry_until_available
 from apps.policies.models import PolicyModel
-from apps.rollouts.engine.worker_leases import live_workers
+from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.rollouts.metrics.labels import Facet
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.metrics.page_figures import STATE, PageFigures, count_running, measure_page
@@ -111,7 +111,7 @@ def _read(row: KeptFigures, owner: Owner, kind: Any, *, may_wait: bool) -> Cache
     has_facets = not isinstance(fresh, PageFigures) or set(row.facets) <= set(fresh.breakdowns)
     if fresh is not None and has_facets:
         return CachedFigures(fresh, is_fresh=True, measured_at=row.measured_at)
-    if not live_workers() or _is_overdue(row):
+    if not claiming_workers() or _is_overdue(row):
         if not may_wait:
             return CachedFigures(kept, is_fresh=False, measured_at=row.measured_at)
         # No background job would do it.

@@ -8,7 +8,7 @@ from django.db.models import F, Min, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 
 from apps.rollouts.engine.claiming import usable_by
-from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
 from apps.rollouts.models import Breaker, Collection, Rollout, Worker
 
 KEPT = timedelta(minutes=15)
@@ -46,7 +46,7 @@ class Fleet(NamedTuple):
 def read_fleet() -> Fleet:
     now = timezone.now()
     sums = Collection.objects.aggregate(*(Sum(name, default=0) for name in (*ENDS, "retried", "cost")))
-    shown = Q(state__in=LIVE) | Q(heartbeat_at__gte=now - KEPT)
+    shown = Q(state__in=STATES_WITH_LEASE) | Q(heartbeat_at__gte=now - KEPT)
     return Fleet(
         queues=read_queues(),
         oldest_queued=_oldest_queued(now),

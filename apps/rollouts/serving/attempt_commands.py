@@ -15,7 +15,7 @@ from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.request_refusals import Refusal
 from apps.gym.traces.events import AgentEnd, decode_event
 from apps.rollouts.command_keys import command_key
-from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 
 MAX_WAIT = 30
@@ -136,7 +136,7 @@ def _ask_workers(collection: Collection, user: User) -> dict[str, Any] | None:
 def _command(name: str, rollout: int, attempt: int, command: Command, user: User) -> dict[str, Any]:
     row = Rollout.objects.filter(pk=rollout, attempt=attempt, status=Rollout.Status.RUNNING)
     lease = row.values_list("lease", flat=True).first() if rollout <= MAX_ID else None
-    worker = Worker.objects.filter(pk=lease, state__in=LIVE).first() if lease else None
+    worker = Worker.objects.filter(pk=lease, state__in=STATES_WITH_LEASE).first() if lease else None
     if worker is None or not worker.capture_address:
         raise AttemptEnded("The attempt has ended.")
     body = msgspec.json.encode(msgspec.structs.replace(command, claimer=user.pk))

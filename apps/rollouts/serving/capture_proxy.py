@@ -15,7 +15,7 @@ from yarl import URL
 from apps.gym.calls.http_client import HttpClient, resolve_name
 from apps.gym.capture.capture_server import MAX_BODY, read_secret, worker_of
 from apps.gym.capture.captured_commands import CallRefused
-from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
 from apps.rollouts.models import Worker
 
 KNOWN_SECONDS = 5.0
@@ -128,7 +128,9 @@ class _AnyCase(dict[str, str]):
 
 
 def _read_address(worker: int) -> str:
-    row = Worker.objects.filter(pk=worker, state__in=LIVE).values_list("capture_address", flat=True).first()
+    row = (
+        Worker.objects.filter(pk=worker, state__in=STATES_WITH_LEASE).values_list("capture_address", flat=True).first()
+    )
     return row or ""
 
 

@@ -13,7 +13,7 @@ from apps.environments.models import Environment
 from apps.gym.calls.rate_control import LONGEST_PAUSE
 from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
-from apps.rollouts.engine.worker_leases import live_workers
+from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.rollouts.models import Breaker, Collection, Throttle, Worker
 
 RAISE = {
@@ -197,7 +197,7 @@ def _say_until(moment: datetime, now: datetime) -> str:
 def explain_missing_worker(collection: Collection) -> str:
     """Return what to start if no live worker can run this collection; otherwise empty."""
     group = collection.policy_model.worker_group or collection.environment.worker_group
-    alive = {each for _, each in live_workers()}
+    alive = {each for _, each in claiming_workers()}
     if group in alive:
         return ""
     if group:

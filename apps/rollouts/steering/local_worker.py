@@ -8,7 +8,7 @@ from channels.layers import get_channel_layer
 
 from apps.rollouts.engine.claiming import usable_by
 from apps.rollouts.engine.worker import RolloutWorker
-from apps.rollouts.engine.worker_leases import live_workers
+from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.rollouts.models import Collection, Worker
 from apps.rollouts.notifications import WORKER_CHANNEL
 from apps.rollouts.steering.holds import Holds, find_holds
@@ -64,7 +64,7 @@ def _find_runners(collection: Collection) -> list[Worker]:
 
     This process may be able to.
     """
-    live = live_workers()
+    live = claiming_workers()
     this = Collection.objects.filter(pk=collection.pk)
     mine = {group for group in {group for _, group in live} if this.filter(usable_by(group)).exists()}
     found = Worker.objects.filter(pk__in=[pk for pk, group in live if group in mine])

@@ -11,7 +11,7 @@ from apps.gym.redaction.shortening import (
     cut_body,
     cut_clean,
     cut_middle,
-    cut_to_end,
+    keep_end,
     set_shortening_redactor,
     shorten,
 )
@@ -36,7 +36,7 @@ assert LONG[:80].endswith("https://somebody:correct-")
         cut_body(LONG.encode(), 80),
         clean_line(LONG, 80),
         cut_middle(LONG + "y" * 80, 160),
-        cut_to_end("y" * 80 + ADDRESS, 30),
+        keep_end("y" * 80 + ADDRESS, 30),
     ],
 )
 def test_half_a_password_is_not_left_where_a_text_is_cut(shown: str) -> None:
@@ -44,7 +44,7 @@ def test_half_a_password_is_not_left_where_a_text_is_cut(shown: str) -> None:
 
 
 def test_a_short_text_is_returned_unchanged() -> None:
-    assert [one(ADDRESS, 80) for one in (cut, shorten, cut_middle, cut_to_end)] == [ADDRESS] * 4
+    assert [one(ADDRESS, 80) for one in (cut, shorten, cut_middle, keep_end)] == [ADDRESS] * 4
 
 
 def test_a_cut_text_has_a_mark() -> None:

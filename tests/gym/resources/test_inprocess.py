@@ -113,7 +113,7 @@ class Slow(BUILTINS["exact_match"]):
     """A built-in whose methods wait until they may go on."""
 
     name = "slow"
-    quick = False
+    runs_on_loop = False
 
     def call_tool(self, name, arguments):
         self.began.set()

@@ -10,7 +10,7 @@ from apps.gym.sandbox.memory_groups import MemoryGroup
 def find_what_lacks():
     """Why no control group with a bound on memory can be made here, or nothing."""
     try:
-        MemoryGroup(find_place(), most=2**28).remove()
+        MemoryGroup(find_place(), max_bytes=2**28).remove()
     except (NotDelegated, OSError) as why:
         return str(why)
     return ""

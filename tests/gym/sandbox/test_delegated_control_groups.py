@@ -136,7 +136,7 @@ def test_where_nothing_is_mounted_there_is_none():
 
 def test_version_2_bounds_all_together_and_ends_one_execution_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_groups, "_TRIES", 1)
-    group = MemoryGroup(Place(folder=tmp_path, version=2), most=2**26)
+    group = MemoryGroup(Place(folder=tmp_path, version=2), max_bytes=2**26)
     assert contents(group.folder) == {
         "cgroup.subtree_control": "+memory",
         "memory.max": str(2**26),

@@ -97,7 +97,7 @@ def test_a_verifier_of_calls_is_quick(given, row, seed):
 
 def _verify_quickly(given, row, reply):
     verifier = read_verifier(given)
-    assert verifier.stays_on_loop(row)
+    assert verifier.runs_on_loop(row)
     assert _seconds(verifier, row, reply) < HANGS
 
 

@@ -171,7 +171,7 @@ def test_wrong_instructions_are_named_with_their_place():
 def test_a_language_is_looked_at_in_a_process():
     ids = [{"id": "language:response_language", "arguments": {"language": "de"}}]
     verifier = read_verifier({"type": "instructions", "instructions": ids})
-    assert not verifier.stays_on_loop({})
+    assert not verifier.runs_on_loop({})
     assert asyncio.run(verify_attempt(verifier, {}, response(GERMAN))).value == 1.0
 
 

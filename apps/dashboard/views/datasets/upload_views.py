@@ -25,7 +25,7 @@ from apps.gym.storable import clean_line
 from apps.gym.tasks.files.row_source import FORMATS
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.tasks.mappings.shapes import SHAPES
-from apps.rollouts.engine.worker_leases import live_workers
+from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.tasks.column_mapping_changes import delete_mapping, save_mapping
 from apps.tasks.gold_checks import read_check
 from apps.tasks.models import ColumnMapping, Dataset, Upload
@@ -133,7 +133,7 @@ def upload_detail(request: PageRequest, pk: int) -> HttpResponse:
         "has_rejected": rejected_path(upload) is not None,
         "bad_share": upload.rejected and upload.lines and upload.rejected < upload.lines,
         "waits": explain_wait(upload) if is_queued else "",
-        "no_worker": is_queued and not live_workers(),
+        "no_worker": is_queued and not claiming_workers(),
         "taken_up_at": upload.touched_at + QUIET_LOADING if is_quiet else None,
         "format": FORMATS.get(upload.format, upload.format),
         "shape": SHAPES.get(upload.shape, ""),

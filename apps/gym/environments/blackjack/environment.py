@@ -4,7 +4,7 @@ import re
 from typing import ClassVar
 
 from apps.gym.environments.blackjack.blackjack_rules import ACTIONS, RANKS, Action, Round, basic_strategy, count
-from apps.gym.environments.protocol import GameInTurns, Transition
+from apps.gym.environments.protocol import Transition, TurnBasedGame
 from apps.gym.errors import EnvironmentFault
 from apps.gym.rewards import Reward
 
@@ -88,7 +88,7 @@ _MOST_ROUNDS = 50
 _CARDS = range(4, 31)
 
 
-class Blackjack(GameInTurns[BlackjackGame]):
+class Blackjack(TurnBasedGame[BlackjackGame]):
     name: ClassVar[str] = "blackjack"
     description: ClassVar[str] = (
         "A game with Gymnasium-style steps: each reply is hit or stand. Reward 1.0 if the result (rounds won minus "

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from apps.gym.arithmetic import CalculationError, evaluate
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_single_text
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Tool
 from apps.gym.verifiers.math.numeric import Numeric
@@ -35,7 +35,7 @@ class Calculator(BuiltinEnvironment):
 
     def calculator(self, arguments: dict[str, Any]) -> str:
         wanted = 'the calculator takes one argument, {"expression": "text"}'
-        expression = read_only_text(arguments, "expression", wanted)
+        expression = read_single_text(arguments, "expression", wanted)
         try:
             result = evaluate(expression)
         except CalculationError as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from apps.gym.code_blocks import find_block
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_single_text
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
@@ -198,10 +198,10 @@ class CodeExec(BuiltinEnvironment):
     )
     tools: ClassVar[list[Tool]] = [RUN_PYTHON]
     needs: ClassVar[frozenset[str]] = frozenset({"hidden_tests"})
-    quick: ClassVar[bool] = False
+    runs_on_loop: ClassVar[bool] = False
 
     def run_python(self, arguments: dict[str, Any]) -> str:
-        code = read_only_text(arguments, "code", 'run_python takes one argument, {"code": "text"}')
+        code = read_single_text(arguments, "code", 'run_python takes one argument, {"code": "text"}')
         if len(code) > MAX_CODE:
             raise ToolRefused("too_large", f"a program can have at most {MAX_CODE:,} characters")
         try:

@@ -26,7 +26,7 @@ class InstructionFollowing(BuiltinEnvironment):
         "gets 0."
     )
     needs: ClassVar[frozenset[str]] = frozenset({"instruction_id_list"})
-    quick: ClassVar[bool] = False
+    runs_on_loop: ClassVar[bool] = False
 
     def verify(self, response: dict[str, Any]) -> Reward:
         followed = Instructions().verify(self.row, response)

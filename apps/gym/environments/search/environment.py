@@ -6,12 +6,12 @@ import threading
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_single_text
 from apps.gym.environments.search.world import Document, write_documents
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, Tool, answered_calls, dump_json, last_message
+from apps.gym.traces.items import Item, Tool, answered_calls, dump_json, last_assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt
 from apps.gym.verifiers.text.exact_match import normalise
 
@@ -123,7 +123,7 @@ class Search(BuiltinEnvironment):
             told = "`expected_answer` must be text and `expected_sources` a list of ids"
             raise VerifierError(f"the task row's {told}").permanent()
         output = list(response.get("output") or [])
-        text = last_message(output)
+        text = last_assistant_text(output)
         answers = _ANSWER.findall(text)
         answer = answers[-1].strip().strip("*_ ") if answers else ""
         right = len(answer) <= _LONGEST_ANSWER and normalise(answer) == normalise(expected)
@@ -150,7 +150,7 @@ class Search(BuiltinEnvironment):
         return dump_json([{"id": one.id, "title": one.title, "excerpt": shown} for one, shown in found])
 
     def read_document(self, arguments: dict[str, Any]) -> str:
-        place = read_only_text(arguments, "id", 'read_document takes one argument, {"id": "t12"}')
+        place = read_single_text(arguments, "id", 'read_document takes one argument, {"id": "t12"}')
         document = write_documents().get(place)
         if document is None:
             raise ToolRefused("not_found", f"there is no entry {cut(place, 40)!r}; the search gives ids")

@@ -3,7 +3,7 @@
 import re
 from typing import ClassVar
 
-from apps.gym.environments.protocol import GameInTurns, Transition
+from apps.gym.environments.protocol import Transition, TurnBasedGame
 from apps.gym.environments.sokoban.board import BadBoard, Board, State, read_board
 from apps.gym.errors import EnvironmentFault
 from apps.gym.rewards import Reward
@@ -73,7 +73,7 @@ def read_moves(reply: str) -> list[str]:
 _MOST_MOVES = 1_000
 
 
-class Sokoban(GameInTurns[SokobanGame]):
+class Sokoban(TurnBasedGame[SokobanGame]):
     name: ClassVar[str] = "sokoban"
     description: ClassVar[str] = (
         "A game with Gymnasium-style steps: each reply makes moves on the row's board. Reward 1.0 if every box is "

@@ -5,12 +5,12 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from apps.gym.code_blocks import find_block
-from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_only_text
+from apps.gym.environments.protocol import BuiltinEnvironment, ToolRefused, read_single_text
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES, build_database
 from apps.gym.environments.text_to_sql.query_guard import QueryRefused, Table, Value, run_query
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow, Tool, dump_json, last_message
+from apps.gym.traces.items import TaskRow, Tool, dump_json, last_assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt
 
 HIDDEN = (10_001, 10_002, 10_003, 10_004, 10_005, 10_006)
@@ -50,7 +50,7 @@ def find_query(response: dict[str, Any]) -> str | None:
 
     It is the last SQL block, else the last block without a language, else the whole message if it is a query.
     """
-    text = last_message(response.get("output") or []).strip()
+    text = last_assistant_text(response.get("output") or []).strip()
     block = find_block([text], _SQL)
     if block is not None:
         return block.strip()
@@ -115,13 +115,13 @@ class TextToSql(BuiltinEnvironment):
     )
     tools: ClassVar[list[Tool]] = TOOLS
     needs: ClassVar[frozenset[str]] = frozenset({"database", "database_seed", "sql"})
-    quick: ClassVar[bool] = False
+    runs_on_loop: ClassVar[bool] = False
 
     def list_tables(self, arguments: dict[str, Any]) -> str:
         return dump_json({"tables": DATABASES[self._place()[0]].schema.strip()})
 
     def run_query(self, arguments: dict[str, Any]) -> str:
-        sql = read_only_text(arguments, "sql", 'run_query takes one argument, {"sql": "SELECT …"}')
+        sql = read_single_text(arguments, "sql", 'run_query takes one argument, {"sql": "SELECT …"}')
         try:
             table = run_query(build_database(*self._place()), sql, most_rows=_MOST_SHOWN)
         except QueryRefused as refusal:

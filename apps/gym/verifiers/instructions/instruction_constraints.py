@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow, last_message
+from apps.gym.traces.items import TaskRow, last_assistant_text
 from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS, relate, texts, whole_number
 from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, permanent_error
 
@@ -51,7 +51,7 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     ) = None
     time_limit: TimeLimit = 10.0
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return not any(CONSTRAINTS[one.id].slow for one in self._wanted(row))
 
     def find_problems(self) -> Iterator[Problem]:
@@ -67,7 +67,7 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self._wanted(row)
         # Only the final message: text before a tool call is not the answer.
-        reply = last_message(response.get("output") or [])
+        reply = last_assistant_text(response.get("output") or [])
         followed = [bool(reply.strip()) and CONSTRAINTS[one.id].follows(reply, one.arguments) for one in wanted]
         part = sum(followed) / len(followed)
         by_fraction = (self.score or _metadata(row).get("grading_mode")) == "fraction"

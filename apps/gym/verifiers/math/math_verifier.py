@@ -45,7 +45,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         Meta(title="Treat relations as sets", description="1 < x ≤ 2 then equals the interval (1, 2]"),
     ] = False
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return False
 
     def find_problems(self) -> Iterator[Problem]:

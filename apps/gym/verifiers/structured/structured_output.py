@@ -130,7 +130,7 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
     closed: Annotated[bool, Meta(title="Require exactly the properties of the schema")] = False
     time_limit: TimeLimit = 5.0
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return False
 
     @property

@@ -69,7 +69,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
     expected_field: Annotated[str, Meta(title="Field of the expected letter", min_length=1)] = "expected_answer"
     time_limit: TimeLimit = 5.0
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return not self._patterns(row)
 
     @property

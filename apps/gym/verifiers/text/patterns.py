@@ -117,7 +117,7 @@ class Patterns(Verifier, frozen=True, kw_only=True, tag="regex"):
     ignore_case: Annotated[bool, Meta(title="Ignore case")] = False
     time_limit: TimeLimit = 5.0
 
-    def stays_on_loop(self, row: TaskRow) -> bool:
+    def runs_on_loop(self, row: TaskRow) -> bool:
         return False
 
     def find_problems(self) -> Iterator[Problem]:

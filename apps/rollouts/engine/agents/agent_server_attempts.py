@@ -16,7 +16,7 @@ from apps.gym.errors import AgentFailed, VerifierError
 from apps.gym.loop.agent_loop import compose_prompt
 from apps.gym.redaction.shortening import cut_body
 from apps.gym.resources.verify_bodies import read_reward
-from apps.gym.traces.items import as_object, last_message, read_json
+from apps.gym.traces.items import as_object, last_assistant_text, read_json
 from apps.rollouts.engine.agents.external_attempts import ExternalAttempts
 from apps.rollouts.engine.agents.hosted_attempts import HostedAttempt
 
@@ -93,7 +93,7 @@ class AgentServerAttempt(HostedAttempt):
         reward = read_reward(body, self._captured.row, source="The agent server") if self._server.run else None
         reply = as_object(read_json(body))
         output = as_object(reply.get("response") if self._server.run else reply).get("output")
-        answer = last_message(output) if isinstance(output, list) else ""
+        answer = last_assistant_text(output) if isinstance(output, list) else ""
         return Command(command="finish", answer=answer, reward=reward)
 
     def _remedy(self) -> str:
