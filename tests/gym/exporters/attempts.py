@@ -82,7 +82,7 @@ def task(**fields: Any) -> TaskPrompt:
     }
     return TaskPrompt(
         task={**asked, **fields},
-        asked={**asked, **fields},
+        prompted_task={**asked, **fields},
         agent="simple_agent",
         dataset="weather_agent",
         environment="weather",

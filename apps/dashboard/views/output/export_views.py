@@ -66,7 +66,7 @@ export_delete = action_view(
     "export",
     page="export_detail",
     then="export_list",
-    said="Export #{0.pk} is deleted.",
+    success="Export #{0.pk} is deleted.",
 )
 export_cancel = action_view(Permission.EXPORT, cancel_export, Export, "export", page="export_detail")
 

@@ -57,7 +57,7 @@ pair_set_delete = action_view(
     "pair_set",
     page="pair_set_detail",
     then="pair_set_list",
-    said="{0.title} is deleted.",
+    success="{0.title} is deleted.",
 )
 
 
