@@ -34,11 +34,12 @@ LIMIT: Schema = {
 }
 CURSOR: Schema = {"type": "string", "description": "`next_cursor` of the previous reply, for the rest of the list."}
 PAGE = {"limit": LIMIT, "cursor": CURSOR}
+"""Schemas of the arguments that page through a list."""
+
 # Keywords of OpenAPI that JSON Schema lacks or that agents do not need.
 _OMITTED_KEYWORDS = ("nullable", "readOnly", "writeOnly", "example", "format", "title", "x-spec-enum-id")
 # drf-spectacular lists the choices of a field in its description.
 _CHOICE = re.compile(r"\n*^\* `(\w+)` - (.*)$", re.MULTILINE)
-
 
 _MAX_INTEGER = 2**53 - 1
 """The largest integer that JavaScript clients read exactly. Schemas show it in place of larger limits."""
@@ -55,7 +56,7 @@ class Tool:
 
     `mapped_arguments` maps names of arguments to parameters or body fields of the first operation, whose schemas they
     have. `own_arguments` has the schemas of other arguments; it can also replace mapped schemas. `run` returns the
-    reply, in which untrusted text is not yet marked.
+    reply, in which untrusted text is not yet marked (untrusted_text.py).
     """
 
     name: str

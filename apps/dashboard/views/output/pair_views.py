@@ -101,7 +101,7 @@ def pair_set_create(request: PageRequest) -> HttpResponse:
 
 
 def _initial_values(request: PageRequest) -> dict[str, Any]:
-    """Return the form values in the URL. `?again=` names a pair set whose options are used for the others."""
+    """Return the initial form values: those in the URL, and otherwise those of the pair set in `?again=`."""
     given: dict[str, Any] = {name: request.GET[name] for name in request.GET if name in PairSetForm.base_fields}
     pair_set = PairSet.objects.filter(pk=read_number(request.GET.get("again", "")) or 0).first()
     if pair_set is None:
