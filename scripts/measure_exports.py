@@ -43,10 +43,10 @@ def write_one(format: str, encoding: str, collection: int) -> dict[str, Any]:
     from apps.gym.exporters.registry import FORMATS
     from apps.rollouts.models import Collection
 
-    any_reward = {"min_reward": -1e9} if FORMATS[format].makes == "demonstrations" else {}
+    any_reward = {"min_reward": -1e9} if FORMATS[format].row_kind == "demonstrations" else {}
     planned = Collection.objects.get(pk=collection)
     # Tasks are exported whatever the outcome of their attempts.
-    everything = ALL_TASKS if FORMATS[format].makes == "tasks" else {**EVERYTHING, **any_reward}
+    everything = ALL_TASKS if FORMATS[format].row_kind == "tasks" else {**EVERYTHING, **any_reward}
     small = {**everything, "max_rows": WARM_UP_ROWS}
     warm_up = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=small))
     export = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=everything))

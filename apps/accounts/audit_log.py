@@ -16,13 +16,14 @@ from apps.accounts.telemetry.current_request import CURRENT_REQUEST, request_id_
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.storable import bound_numbers, clean_line
 
+# Longer texts and lists, and deeper values, are cut before they are stored.
 MAX_TEXT = 400
 MAX_MEMBERS = 50
 MAX_DEPTH = 6
 # Callers must not pass secrets. This redacts them if they do.
 _REDACTOR = Redactor()
-# Endings of fields that are not logged: times of saving, and secrets.
-_LEFT_OUT = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
+# Endings of the names of fields that are not logged: timestamps and secrets.
+_OMITTED_ENDINGS = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
 
 
 def record(
@@ -38,21 +39,22 @@ def record(
     """Write an audit entry.
 
     `action` is `noun.verb`, for example `dataset.create`. Only values that differ between `before` and `after` are
-    stored. API key, address, origin (page or API) and request id come from the current request.
+    stored. API key, address, origin and request id come from `request`, by default the current one. Without a request,
+    the origin is the command.
     """
     request = request or CURRENT_REQUEST.get()
     # Commands and the engine have no user; anonymous users have no row.
     actor = user if isinstance(user, User) and user.pk else None
     api_key = getattr(request, "auth", None)
-    was, now = _differences(before or {}, after or {})
+    old_values, new_values = _differences(before or {}, after or {})
     entry = AuditEntry.objects.create(
         user=actor,
         api_key=api_key if isinstance(api_key, ApiKey) else None,
         action=action,
         noun=action.partition(".")[0],
         target=clean_line(_REDACTOR.redact_text(str(target))[0], 200),
-        before=_storable(was),
-        after=_storable(now),
+        before=_storable(old_values),
+        after=_storable(new_values),
         detail=_storable(detail),
         origin=_origin(request),
         address=client_address(request) if request else "",
@@ -81,10 +83,10 @@ def update_row(
 
 
 def describe(row: Model | None) -> dict[str, Any]:
-    """Return the fields of a row without secrets and times, for `before` and `after`."""
+    """Return the fields of a row, for `before` and `after` of `record`. Timestamps and secrets are left out."""
     if row is None:
         return {}
-    names = [field.attname for field in row._meta.concrete_fields if not field.attname.endswith(_LEFT_OUT)]
+    names = [field.attname for field in row._meta.concrete_fields if not field.attname.endswith(_OMITTED_ENDINGS)]
     return {name: getattr(row, name) for name in names}
 
 
@@ -97,11 +99,16 @@ def _origin(request: HttpRequest | None) -> str:
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]
-    return {one: before[one] for one in names if one in before}, {one: after[one] for one in names if one in after}
+    old_values = {name: before[name] for name in names if name in before}
+    new_values = {name: after[name] for name in names if name in after}
+    return old_values, new_values
 
 
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value that JSON and every database can store, shortened and redacted. Infinite numbers become null."""
+    """Return the value redacted, shortened, and as plain JSON that PostgreSQL and SQLite accept.
+
+    Infinite numbers become null.
+    """
     plain = orjson.loads(_dump(value)) if value else {}
     # Redact before shortening: half a credential would not be recognised.
     clean = _shorten(_REDACTOR.redact_value(plain)[0])

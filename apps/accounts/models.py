@@ -15,8 +15,8 @@ from apps.accounts.stored_json import StoredJSONField
 class Role(models.TextChoices):
     """Roles of users. Their permissions are in apps/accounts/permissions.py.
 
-    A viewer reads everything but cannot review. An annotator reviews, and reads only their own work. An engineer reads
-    everything, reviews, and changes most objects.
+    A viewer reads all data but cannot review. An annotator reviews, and reads only their own queues and reviews. An
+    engineer reads all data, reviews, and changes most objects. Only admins manage users, retention and the audit log.
     """
 
     VIEWER = "viewer", "Viewer"
@@ -51,7 +51,7 @@ class User(AbstractUser):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="user_role_known"),
-            # A name that differs only by case imitates another user.
+            # A user name that differs from another only by case could be used to impersonate that user.
             models.UniqueConstraint(Lower("username"), name="user_name_once_in_any_case"),
         ]
 
@@ -66,14 +66,17 @@ class User(AbstractUser):
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> "ApiKeyQuerySet":
-        """Return keys that are neither revoked nor expired, and whose owners may still use them."""
+        """Return keys that are neither revoked nor expired, and whose owner is active.
+
+        With GYMWEB_OIDC_KEY_DAYS, the owner must also have signed in within that many days.
+        """
         now = timezone.now()
-        alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=now)
-        usable = self.filter(alive, revoked_at__isnull=True, user__is_active=True)
+        unexpired = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=now)
+        usable = self.filter(unexpired, revoked_at__isnull=True, user__is_active=True)
         if days := settings.OIDC.key_days:
-            # Only a sign-in shows that the identity provider still lets a user in.
-            absent = User.objects.filter(socialaccount__isnull=False, last_login__lt=now - timedelta(days=days))
-            usable = usable.exclude(user__in=absent)
+            # Only a sign-in proves that the identity provider still accepts the user.
+            inactive = User.objects.filter(socialaccount__isnull=False, last_login__lt=now - timedelta(days=days))
+            usable = usable.exclude(user__in=inactive)
         return usable
 
 
@@ -112,7 +115,7 @@ class ApiKey(Dated):
 
     @property
     def state(self) -> str:
-        """Return one of KEY_STATES. A usable key is still rejected if its user is deactivated or absent."""
+        """Return one of KEY_STATES. A usable key is still rejected if its owner may not use it: see `usable()`."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
@@ -125,7 +128,7 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 
 class SavedView(Dated):
-    """A saved filter, order and columns of a table. The app with the table defines their meaning."""
+    """A saved filter, order and column choice of the table named `table`. Each table has its own syntax for them."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
     table = models.CharField(max_length=32, default="rollouts")
@@ -146,13 +149,13 @@ class SavedView(Dated):
 
 
 def _created_by_admin() -> models.Q:
-    """Select what an active admin or the operator created."""
+    """Return a condition: created by an active admin, or by a command on the server, which has no user."""
     return models.Q(created_by=None) | models.Q(created_by__is_active=True, created_by__role=Role.ADMIN)
 
 
 class SignInLinkQuerySet(models.QuerySet["SignInLink"]):
     def open(self) -> "SignInLinkQuerySet":
-        """Return links that can be used: the admin who created one must still be an admin."""
+        """Return usable links. If a user created the link, that user must still be an active admin."""
         unused = self.filter(used_at=None, expires_at__gt=timezone.now(), user__is_active=True)
         return unused.filter(_created_by_admin())
 
@@ -174,7 +177,7 @@ class SignInLink(Dated):
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def open(self) -> "InvitationQuerySet":
-        """Return invitations that can be accepted: the admin who created one must still be an admin."""
+        """Return invitations that can be accepted. If a user created one, that user must still be an active admin."""
         return self.filter(_created_by_admin(), accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
 
 
@@ -217,7 +220,7 @@ class Invitation(Dated):
 
 
 class SecondFactor(Dated):
-    """The authenticator app of a user, with an encrypted TOTP secret. It counts once `confirmed_at` is set."""
+    """The authenticator app of a user, with an encrypted TOTP secret. Sign-ins need it once `confirmed_at` is set."""
 
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="second_factor")
     secret_encrypted = models.CharField(max_length=255)
@@ -251,7 +254,7 @@ class SignInMethod(models.TextChoices):
 
 
 class BrowserSession(models.Model):
-    """A signed-in browser. Deleting its Django session ends it and deletes this row."""
+    """A signed-in browser. Deleting the Django session signs it out and deletes this row."""
 
     session = models.OneToOneField(Session, on_delete=models.CASCADE, related_name="browser")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sessions")
@@ -267,11 +270,12 @@ class BrowserSession(models.Model):
 
 class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
     def with_actors(self) -> "AuditEntryQuerySet":
+        """Read user and API key of each entry in the same query."""
         return self.select_related("user", "api_key")
 
 
 class AuditEntry(models.Model):
-    """One entry of the audit log: user, action and object. Never changed."""
+    """An entry of the audit log. Entries are never changed. `action` is `noun.verb`; `noun` is its first part."""
 
     user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     api_key = models.ForeignKey(ApiKey, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -314,7 +318,10 @@ class Tally(models.Model):
 
 
 class KeptAnswer(models.Model):
-    """The stored response of an idempotent request. `status` is null while the first request is in progress."""
+    """The stored response of a request with an Idempotency-Key.
+
+    `status` is null while the first request is in progress. `fingerprint` is a hash of that request.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=128)

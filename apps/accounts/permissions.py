@@ -17,8 +17,8 @@ class Permission(StrEnum):
     READ_TASKS = "read_tasks"  # see datasets, tasks and uploads
     READ_QUEUES = "read_queues"  # see queues and reviews; without READ, only your own
     READ = "read"  # see everything else except secrets and accounts
-    OWN_ACCOUNT = "own_account"  # one's own password and keys
-    VIEWS = "views"  # save views of tables, for oneself and others
+    OWN_ACCOUNT = "own_account"  # change your own password and API keys
+    VIEWS = "views"  # save table views, private or shared
     COMMENT = "comment"  # comment on, flag and score rollouts
     REVIEW = "review"  # review the items of queues
     LEAD = "lead"  # create and manage queues, adjudicate, override rewards
@@ -27,8 +27,8 @@ class Permission(StrEnum):
     COLLECT = "collect"  # plan, control and cancel collections
     WORKERS = "workers"  # drain workers
     PAIR = "pair"  # build pair sets
-    EXPORT = "export"  # write and download files
-    ENDPOINTS = "endpoints"  # collect from a model server named by its URL
+    EXPORT = "export"  # create and download exports
+    ENDPOINTS = "endpoints"  # collect rollouts from any model server, given its URL
     MODELS = "models"  # change policy models and their secrets
     RETENTION = "retention"  # see disk use, delete data by retention rules
     AUDIT = "audit"  # see the audit log
@@ -62,8 +62,8 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.ADMIN: _ADMIN,
 }
 
-# A key needs a permission from both its owner's role and one of its scopes. These permissions have no scope, because a
-# stolen key could otherwise create keys that outlive it.
+# A request with an API key needs the permission twice: from the role of the owner and from a scope of the key. No scope
+# has the following permissions. Otherwise a stolen key could create more keys.
 SESSION_ONLY = frozenset({Permission.OWN_ACCOUNT, Permission.ACCOUNTS})
 SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
@@ -95,7 +95,7 @@ def key_may(api_key: ApiKey, permission: Permission) -> bool:
 
 
 def caller_may(user: object, api_key: object, permission: Permission) -> bool:
-    """Return True if the user of this request may do this, by session or by API key."""
+    """Return True if the user has the permission and, for a request with an API key, the key has it too."""
     return user_may(user, permission) and (not isinstance(api_key, ApiKey) or key_may(api_key, permission))
 
 
@@ -106,13 +106,15 @@ def scopes_with(permission: Permission) -> list[str]:
 
 
 def useful_scopes(role: str) -> list[Scope]:
-    """Return the scopes to offer to this role: each grants it a permission that no smaller scope grants."""
+    """Return the scopes to offer to users of this role.
+
+    A scope is left out if smaller scopes, or the scope for reading, already give the role all of its permissions.
+    """
     found = []
     for scope, permissions in SCOPE_PERMISSIONS.items():
-        smaller = [one for one in SCOPE_PERMISSIONS.values() if one < permissions]
-        # READ does not count: scopes that include it are chosen for their other permissions.
-        reading = SCOPE_PERMISSIONS[Scope.ROLLOUTS_READ] if scope != Scope.ROLLOUTS_READ else frozenset()
-        if permissions.difference(reading, *smaller) & ROLE_PERMISSIONS[role]:
+        smaller_scopes = [other for other in SCOPE_PERMISSIONS.values() if other < permissions]
+        read_permissions = SCOPE_PERMISSIONS[Scope.ROLLOUTS_READ] if scope != Scope.ROLLOUTS_READ else frozenset()
+        if permissions.difference(read_permissions, *smaller_scopes) & ROLE_PERMISSIONS[role]:
             found.append(Scope(scope))
     return found
 
@@ -122,7 +124,7 @@ def allow(**permissions: Permission) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         view.permissions = permissions  # type: ignore[attr-defined]
-        # Exempts the page from SignInMiddleware. PermissionMiddleware still protects other methods.
+        # If one method is public, SignInMiddleware skips the page. PermissionMiddleware still checks each method.
         view.login_required = Permission.PUBLIC not in permissions.values()  # type: ignore[attr-defined]
         return view
 

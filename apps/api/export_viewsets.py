@@ -250,7 +250,7 @@ def _described(format: Format) -> dict[str, Any]:
         "slug": format.slug,
         "title": format.title,
         "trainer": format.trainer,
-        "makes": format.makes,
+        "makes": format.row_kind,
         "note": format.note,
         "encodings": list(format.encodings),
         "options": {name: list(values) for name, values in format.choices.items()},

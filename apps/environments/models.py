@@ -11,6 +11,8 @@ from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 
 
 class Adapter(models.TextChoices):
+    """How GymWeb reaches the environment. DECLARED has no tools: GymWeb only verifies answers."""
+
     BUILTIN = "builtin", "Built-in, in process"
     HTTP = "http", "Resource server over HTTP"
     GYMNASIUM = "gymnasium", "Gymnasium server over HTTP"
@@ -26,7 +28,7 @@ IN_PROCESS = [Adapter.BUILTIN, Adapter.DECLARED]
 
 
 class Environment(Server):
-    """An environment: tools, a session for each attempt, and a verifier, provided by a resource server."""
+    """Tools, a session for each attempt, and a verifier: built in, or provided by a resource server."""
 
     name = RedactedCharField(max_length=100)
     description = RedactedTextField(blank=True)
@@ -150,16 +152,16 @@ class Environment(Server):
 
     @property
     def verifies_here(self) -> bool:
-        """Return True if GymWeb computes rewards, with the verifier of the environment or of each task row."""
+        """Return True if GymWeb, not the server, computes rewards. Environment or task rows name the verifier."""
         return bool(self.verifier) or self.adapter in (Adapter.DECLARED, Adapter.MCP, Adapter.MCP_PROCESS)
 
     @property
     def has_simulated_user(self) -> bool:
-        """Return True if the judge model, or else a script, plays a user."""
+        """Return True if the environment has a simulated user. Without a judge model, a script plays the user."""
         return self.builtin == SimulatedUser.name
 
     def describe_judge(self) -> dict[str, Any] | None:
-        """Return the judge and its settings for the snapshot of a plan; None without a judge."""
+        """Return the judge and its settings for the snapshot of a collection, or None without a judge."""
         if self.judge_model is None:
             return None
         return {"slug": self.judge_model.slug, "rubric": self.judge_rubric, "settings": self.judge_settings}

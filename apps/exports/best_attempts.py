@@ -12,11 +12,11 @@ Candidates = dict[int, tuple[Chosen, Candidate]]
 class AttemptRounds:
     """Rounds of candidates. Candidates that yielded no row are replaced by the next best in the following round.
 
-    `most` is the maximum number of rows per task; None: no limit.
+    `max_rows` is the maximum number of rows per task; None: no limit.
     """
 
-    def __init__(self, chunk: Sequence[Chosen], *, most: int | None) -> None:
-        self._most = most
+    def __init__(self, chunk: Sequence[Chosen], *, max_rows: int | None) -> None:
+        self._max_rows = max_rows
         self._waiting = [(chosen, list(reversed(chosen.rollouts))) for chosen in chunk]
         self._written: Counter[int] = Counter()
 
@@ -28,7 +28,7 @@ class AttemptRounds:
         """Return the next candidates of each task that needs more rows. Empty at the end."""
         taken: Candidates = {}
         for chosen, waiting in self._waiting:
-            missing = len(waiting) if self._most is None else self._most - self._written[chosen.task.pk]
+            missing = len(waiting) if self._max_rows is None else self._max_rows - self._written[chosen.task.pk]
             for _ in range(min(missing, len(waiting))):
                 rollout = waiting.pop()
                 taken[rollout.id] = (chosen, rollout)

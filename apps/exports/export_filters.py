@@ -124,7 +124,7 @@ MAX_NAMED = 10_000
 
 def filters_of(format: Format) -> frozenset[str]:
     """Return the names of the filters that apply to the format."""
-    return _APPLY[format.makes]
+    return _APPLY[format.row_kind]
 
 
 def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
@@ -134,7 +134,7 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
             has = ", ".join(sorted(filters_of(format)))
             raise FilterRefused(f"{format.title} has no filter {name}. Choose one of: {has}.")
     try:
-        filters = msgspec.convert({**_DEFAULTS[format.makes], **given}, Filters)
+        filters = msgspec.convert({**_DEFAULTS[format.row_kind], **given}, Filters)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise FilterRefused(f"{where.rstrip('`')}: {what}.") from None

@@ -181,4 +181,5 @@ def _total(export: Export) -> int:
     if export.pair_set is not None:
         return export.pair_set.pair_count
     collection = export.collection
-    return collection.total if find_format(export.format).makes != "tasks" else collection.total // collection.repeats
+    is_of_tasks = find_format(export.format).row_kind == "tasks"
+    return collection.total // collection.repeats if is_of_tasks else collection.total

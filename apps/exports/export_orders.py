@@ -111,10 +111,10 @@ def prepare_export(order: ExportOrder) -> Export:
     except OptionRefused as refusal:
         raise ExportRefused(str(refusal), "options") from None
     applied = msgspec.structs.replace(applied, splits=splits)
-    if found.makes != "tasks" and (problem := explain_deleted_traces(Collection.objects.filter(pk__in=collections))):
+    if found.row_kind != "tasks" and (problem := explain_deleted_traces(Collection.objects.filter(pk__in=collections))):
         raise ExportRefused(problem, "collection")
     _check_selection(applied, collections)
-    if not applied.include_flagged and found.makes != "tasks":
+    if not applied.include_flagged and found.row_kind != "tasks":
         _check_flags(collection, pair_set, applied)
     if not 0.0 <= order.validation_share <= MAX_SHARE:
         raise ExportRefused(f"The validation share must be between 0 and {MAX_SHARE}.", "validation_share")
@@ -154,7 +154,7 @@ def _checked_encoding(format: Format, options: Options, encoding: str | None) ->
 
 
 def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | None) -> None:
-    takes_pairs = format.makes == "preferences"
+    takes_pairs = format.row_kind == "preferences"
     collections = [] if pair_set is None else [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]
     problem = ""
     if takes_pairs and pair_set is None:

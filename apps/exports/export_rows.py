@@ -1,4 +1,4 @@
-"""Convert rollouts, pairs or tasks to exported rows, and count dropped ones by reason."""
+"""Convert rollouts, pairs or tasks to exported rows. Count those that are left out by reason."""
 
 import math
 from collections import Counter
@@ -41,7 +41,8 @@ from apps.tasks.stored_images import full_row
 class SourceRows:
     """The rows of one attempt, pair or task.
 
-    `encoded` has each row as JSON. `split` is the split of the file, `dataset_split` that of the task in the dataset.
+    `encoded` has the same rows as JSON. `split` selects the file of the export; `dataset_split` is the split of the
+    task in its dataset.
     """
 
     source: Attempt | Preference | TaskPrompt
@@ -54,8 +55,8 @@ class SourceRows:
 class RowReader:
     """Read the rows of an export. Iterate `rows()` once.
 
-    Afterwards, `considered` equals `written_from` plus the sum of `dropped`. `on_step` is called for every task, pair
-    or attempt read.
+    `considered`, `written_from` and `dropped` count the attempts, pairs or tasks that were read, exported and left out.
+    After the last row, `considered` is the sum of the others. `on_step` is called regularly, and may raise.
     """
 
     def __init__(self, export: Export, *, on_step: Callable[[], None] = lambda: None) -> None:
@@ -67,94 +68,95 @@ class RowReader:
         self.sources: Counter[str] = Counter()
         """Number of exported pairs by source of the preference."""
         self.set_by_people = 0
-        """Number of exported rewards that are overrides."""
+        """Number of exported rewards that are overrides. The manifest has it under this name."""
         self._is_imported = "imported" in export.collection.snapshot
         self.offers = Offers(is_imported=self._is_imported)
         self.format = find_format(export.format)
         self.credentials = ExportedCredentials(mask=export.mask_credentials)
         self.filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
-        self._left = self.filters.max_rows
+        self._rows_left = self.filters.max_rows
         collection = export.collection
-        self._labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
+        self._version_labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
         self._agent = collection.agent.slug
         self._harness = planned_harness(collection)
-        # Attempts at a task are consecutive, so its prompt is read once.
+        # Caches the last task, because its attempts are read one after the other.
         self._split_of = lru_cache(maxsize=1)(
             lambda task: split_of(task, share=export.validation_share, seed=export.split_seed)
         )
 
     def rows(self) -> Iterator[SourceRows]:
         """Yield rows up to `max_rows`."""
-        for made in self._all():
+        for source_rows in self._read_sources():
             self.written_from += 1
-            yield made
-            if self._left is not None:
-                self._left -= len(made.rows)
-            if self._left == 0:
-                # Groups are checked as a whole, so the rest of the group counts too.
+            yield source_rows
+            if self._rows_left is not None:
+                self._rows_left -= len(source_rows.rows)
+            if self._rows_left == 0:
+                # `considered` already includes the rest of the chunk.
                 rest = self.considered - self.written_from - self.dropped.total()
                 self.dropped["beyond_max_rows"] += rest
                 return
 
-    def _all(self) -> Iterator[SourceRows]:
-        if self.format.makes == "preferences":
+    def _read_sources(self) -> Iterator[SourceRows]:
+        if self.format.row_kind == "preferences":
             yield from self._preferences()
-        elif self.format.makes == "tasks":
+        elif self.format.row_kind == "tasks":
             yield from self._tasks()
         else:
             yield from self._attempts()
 
-    def _chosen(self) -> Iterator[list[Chosen]]:
+    def _choose_rollouts(self) -> Iterator[list[Chosen]]:
         for chunk in choose_rollouts(
             self.export.collection,
             self.filters,
-            makes=self.format.makes,
+            row_kind=self.format.row_kind,
             dropped=self.dropped,
-            considered=self._consider,
+            considered=self._add_considered,
         ):
             self.on_step()
             yield chunk
 
-    def _consider(self, number: int) -> None:
+    def _add_considered(self, number: int) -> None:
         self.considered += number
 
     def _attempts(self) -> Iterator[SourceRows]:
-        with_tokens = self.format.needs_tokens or (self.format.makes == "scored" and not self.format.omits_tokens)
-        for chunk in self._chosen():
-            picks = AttemptRounds(chunk, most=self.filters.per_task)
-            prints: dict[int, str] = {}
-            seen: dict[tuple[int, str], float | None] = {}
-            while picked := picks.take():
+        with_tokens = self.format.needs_tokens or (self.format.row_kind == "scored" and not self.format.omits_tokens)
+        for chunk in self._choose_rollouts():
+            rounds = AttemptRounds(chunk, max_rows=self.filters.per_task)
+            fingerprints: dict[int, str] = {}
+            # Rewards of the exported attempts by task id and fingerprint.
+            exported: dict[tuple[int, str], float | None] = {}
+            while candidates := rounds.take():
                 if self.filters.dedupe and (self.filters.per_task or 0) > 1:
-                    unread = {pk: one for pk, one in picked.items() if pk not in prints}
-                    prints.update((pk, _fingerprint_of(events)) for pk, events in self._traces(unread))
-                    for rollout, done in picks.defer_duplicates(picked, prints, seen):
-                        self._drop_repetition(rollout, seen[done])
-                for rollout_id, events in self._traces(picked, tokens=with_tokens):
-                    chosen, rollout = picked[rollout_id]
-                    done = (chosen.task.pk, _fingerprint_of(events) if self.filters.dedupe else "")
-                    if done in seen:
-                        self._drop_repetition(rollout, seen[done])
+                    unread = {pk: one for pk, one in candidates.items() if pk not in fingerprints}
+                    fingerprints.update((pk, _fingerprint_of(events)) for pk, events in self._traces(unread))
+                    for rollout, key in rounds.defer_duplicates(candidates, fingerprints, exported):
+                        self._count_duplicate(rollout, exported[key])
+                for rollout_id, events in self._traces(candidates, tokens=with_tokens):
+                    chosen, rollout = candidates[rollout_id]
+                    key = (chosen.task.pk, _fingerprint_of(events) if self.filters.dedupe else "")
+                    if key in exported:
+                        self._count_duplicate(rollout, exported[key])
                         continue
-                    if made := self._convert(chosen.task, self._attempt(chosen, rollout, events)):
+                    if source_rows := self._convert(chosen.task, self._attempt(chosen, rollout, events)):
                         self.set_by_people += rollout.set_by_a_person
-                        picks.wrote(chosen.task.pk)
-                        if done[1]:
-                            seen[done] = rollout.reward
-                        yield made
-            self.dropped["beyond_the_best_of_its_task"] += picks.left
+                        rounds.wrote(chosen.task.pk)
+                        if key[1]:
+                            exported[key] = rollout.reward
+                        yield source_rows
+            self.dropped["beyond_the_best_of_its_task"] += rounds.left
 
-    def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
-        """Count a dropped duplicate.
+    def _count_duplicate(self, rollout: Candidate, reward: float | None) -> None:
+        """Count a duplicate of an exported attempt with this reward.
 
-        A different reward has its own reason, because one of the rewards must be wrong.
+        Duplicates with another reward are counted separately: one of the two rewards must be wrong.
         """
         same = rollout.reward == reward
         self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1
 
-    def _traces(self, picked: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
-        numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
+    def _traces(self, candidates: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
+        numbers = {pk: rollout.attempt for pk, (_, rollout) in candidates.items()}
         whole = self.format.reads_graph or "branches" in self.format.choices
         for found in read_traces(numbers, tokens=tokens, whole=whole, images=True):
             self.on_step()
@@ -162,14 +164,14 @@ class RowReader:
 
     def _tasks(self) -> Iterator[SourceRows]:
         collection = self.export.collection
-        for chunk in self._chosen():
+        for chunk in self._choose_rollouts():
             offers = self.offers.read(chunk)
             for chosen in chunk:
                 task = chosen.task
                 offer = offers[task.pk]
                 prompt = TaskPrompt(
                     task=full_row(task),
-                    asked=self._task_prompt_row(task),
+                    prompted_task=self._prompted_task(task),
                     agent=self._agent,
                     dataset=collection.dataset.slug,
                     environment=collection.environment.slug,
@@ -181,12 +183,12 @@ class RowReader:
                     agent_ref=offer.agent_ref,
                 )
                 self.on_step()
-                if made := self._convert(task, prompt):
+                if source_rows := self._convert(task, prompt):
                     self.set_by_people += chosen.set_by_people
                     self.offers.count(offer)
-                    yield made
+                    yield source_rows
 
-    def _task_prompt_row(self, task: Task) -> TaskRow | None:
+    def _prompted_task(self, task: Task) -> TaskRow | None:
         try:
             return row_with_prompt(full_row(task), self._harness)
         except GapEmpty:
@@ -207,23 +209,23 @@ class RowReader:
                 if reason := find_refusal(pair, self.filters, traces, per_task):
                     self.dropped[reason] += 1
                     continue
-                if made := self._convert(pair.chosen.task, self._preference(pair, traces)):
+                if source_rows := self._convert(pair.chosen.task, self._preference(pair, traces)):
                     self.sources[pair.source] += 1
                     per_task[pair.task_id] += 1
-                    yield made
+                    yield source_rows
 
     def _convert(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
-        """Return the rows of the source, up to what is left of `max_rows`.
+        """Return the rows of the source, cut to `max_rows` of the export.
 
-        None, counted as dropped, if it has no rows.
+        If the format makes no rows of it, count it in `dropped` and return None.
         """
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
-            made = list(self.format.rows(source, self._options))
-            if not made:
+            all_rows = list(self.format.rows(source, self._options))
+            if not all_rows:
                 raise Dropped("nothing_to_train_on")
-            rows = made[: self._left]
+            rows = all_rows[: self._rows_left]
             rows, encoded = self.credentials.check(
                 rows,
                 [orjson.dumps(row) for row in rows],
@@ -244,7 +246,7 @@ class RowReader:
         assert rollout.reward is not None
         policy_model = self.export.collection.snapshot.get("policy_model", {})
         return Attempt(
-            events=self._exact(chosen.task, events),
+            events=self._restore_prompt(chosen.task, events),
             task=full_row(chosen.task),
             reward=rollout.reward,
             components=rollout.components,
@@ -263,17 +265,17 @@ class RowReader:
             override=_override_columns(rollout.override),
         )
 
-    def _exact(self, task: Task, events: list[TraceUnion]) -> list[TraceUnion]:
-        """Return the trace with the prompt as the model saw it: traces store it masked."""
+    def _restore_prompt(self, task: Task, events: list[TraceUnion]) -> list[TraceUnion]:
+        """Return the trace with the prompt that the model saw. Stored traces mask suspected credentials in it."""
         if not self.credentials.redactor.is_suspicious(task.row_json):
             return events
-        asked = self._task_prompt_row(task) or full_row(task)
-        return restore_prompts(events, input_items(asked), self.credentials.redactor)
+        prompted_task = self._prompted_task(task) or full_row(task)
+        return restore_prompts(events, input_items(prompted_task), self.credentials.redactor)
 
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
         def side(rollout: Rollout, reward: float | None) -> Attempt:
             return Attempt(
-                events=self._exact(rollout.task, traces[rollout.pk]),
+                events=self._restore_prompt(rollout.task, traces[rollout.pk]),
                 task=full_row(rollout.task),
                 reward=math.nan if reward is None else reward,
                 stop_reason=rollout.stop_reason,
@@ -299,21 +301,21 @@ class RowReader:
     def _origin(self, task: Task) -> dict[str, Any]:
         return {
             "collection_id": self.export.collection_id,
-            "dataset": self._label(task),
+            "dataset": self._version_label(task),
             "task_id": task.pk,
             "task_index": task.index,
         }
 
-    def _label(self, task: Task) -> str:
-        """Return the dataset version of the task. Pairs may come from several collections, so it varies."""
-        if task.version_id not in self._labels:
+    def _version_label(self, task: Task) -> str:
+        """Return the label of the task's dataset version. The tasks of pairs may have different versions."""
+        if task.version_id not in self._version_labels:
             version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
-            self._labels[task.version_id] = str(version)
-        return self._labels[task.version_id]
+            self._version_labels[task.version_id] = str(version)
+        return self._version_labels[task.version_id]
 
 
 def _fingerprint_of(events: list[TraceUnion]) -> str:
-    """Return the hash of the main path. Empty without a trace, so that such attempts are not duplicates."""
+    """Return a hash of the main path, or an empty text without a trace. Empty texts are not duplicates."""
     return completion_fingerprint(main_line(events)) if events else ""
 
 
@@ -322,7 +324,7 @@ def _has_tokens(attempt: Attempt) -> bool:
 
 
 def _override_columns(override: ActiveOverride | None) -> dict[str, Any]:
-    """Return the override without nulls, from which Arrow and trainers infer the wrong type."""
+    """Return the columns of the override. Nulls are left out: Arrow and trainers would infer a wrong type from them."""
     if override is None:
         return {}
     original = {} if override.original_reward is None else {"original_reward": override.original_reward}

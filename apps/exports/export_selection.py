@@ -62,7 +62,7 @@ def choose_rollouts(
     collection: Collection,
     filters: Filters,
     *,
-    makes: RowKind,
+    row_kind: RowKind,
     dropped: Counter[str],
     considered: Callable[[int], None],
 ) -> Iterator[list[Chosen]]:
@@ -72,18 +72,18 @@ def choose_rollouts(
     """
     counts = filters.reward_from == "override"
     # Rows of all attempts contain overrides, even if the verifier's rewards are used.
-    overridden = (counts or makes == "scored") and has_overrides(collection)
+    overridden = (counts or row_kind == "scored") and has_overrides(collection)
     for given in _groups(collection):
         groups = _with_overrides(given, counts) if overridden else given
         tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
         unselected = _unselected(collection, groups, filters)
         chunk: list[Chosen] = []
         for task_id, rollouts in groups:
-            size = 1 if makes == "tasks" else len(rollouts)
+            size = 1 if row_kind == "tasks" else len(rollouts)
             considered(size)
             group = _figures(rollouts, collection.solve_threshold)
             selected = [one for one in rollouts if one.id not in unselected]
-            if makes == "tasks" and not selected:
+            if row_kind == "tasks" and not selected:
                 dropped["not_selected"] += 1
                 continue
             if reason := _task_refusal(tasks[task_id], group, filters):
@@ -91,7 +91,7 @@ def choose_rollouts(
                 continue
             set_by_people = sum(one.set_by_a_person for one in rollouts)
             chosen = Chosen(task=tasks[task_id], group=group, set_by_people=set_by_people)
-            if makes == "tasks":
+            if row_kind == "tasks":
                 chosen.attempted = rollouts
             else:
                 dropped["not_selected"] += len(rollouts) - len(selected)
@@ -146,8 +146,8 @@ def _figures(rollouts: Iterable[Candidate], solve_threshold: float) -> Group | N
         size=len(rewards),
         mean=mean,
         std=(sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5,
-        least=min(rewards),
-        most=max(rewards),
+        lowest=min(rewards),
+        highest=max(rewards),
         solved=sum(reward >= solve_threshold for reward in rewards),
     )
 

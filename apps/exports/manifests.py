@@ -59,7 +59,7 @@ def make_manifest(
         },
         "credentials": reader.credentials.figures(),
         **_rewards(export, reader),
-        **({"tools": reader.offers.counts} if reader.format.makes == "tasks" else {}),
+        **({"tools": reader.offers.counts} if reader.format.row_kind == "tasks" else {}),
         **census,
         "source": {**describe_source(export.collection), **pairs},
         "gymweb_version": settings.VERSION,

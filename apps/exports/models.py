@@ -23,8 +23,8 @@ class Encoding(models.TextChoices):
 class Export(RetriedJob):
     """An export for a trainer: a folder with a row file per split, a dataset card and a manifest.
 
-    `bytes` and `sha256` describe the first row file; the manifest describes all. Exporters define valid `format`,
-    `filters` and `options`, so a new format does not change this table.
+    `bytes` and `sha256` describe the first row file; `manifest` describes all files. The exporters, not this table,
+    define which values of `format`, `filters` and `options` are valid.
     """
 
     class State(models.TextChoices):
@@ -86,6 +86,7 @@ class Export(RetriedJob):
 
     @property
     def is_settled(self) -> bool:
+        """Return True unless a worker still has to write the export."""
         return self.state not in {self.State.QUEUED, self.State.WRITING}
 
     @property
@@ -95,6 +96,7 @@ class Export(RetriedJob):
 
     @property
     def share(self) -> float:
+        """Return the progress from 0 to 1."""
         return min(1.0, self.considered / self.total) if self.total else 0.0
 
     @property
@@ -125,7 +127,7 @@ class TraceDestination(Dated):
 
 
 class TraceSend(RetriedJob):
-    """Sends the traces of an export to a destination. After an interruption it continues with the next trace."""
+    """A job that sends the traces of an export to a destination. If interrupted, it continues with the next trace."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -172,8 +174,10 @@ class TraceSend(RetriedJob):
 
     @property
     def is_settled(self) -> bool:
+        """Return True unless a worker still has to send traces."""
         return self.state not in {self.State.QUEUED, self.State.SENDING}
 
     @property
     def share(self) -> float:
+        """Return the progress from 0 to 1."""
         return min(1.0, self.sent / self.total) if self.total else 0.0

@@ -28,6 +28,6 @@ def row_with_prompt(row: TaskRow, harness: Harness) -> TaskRow:
     Initial messages of an environment are not included, because they may differ between attempts. Raise GapEmpty if the
     row lacks a field of the template.
     """
-    asked: dict[str, Any] = apply_prompt_template(harness.prompt, row)
-    params = {key: value for key, value in asked["responses_create_params"].items() if key != "instructions"}
-    return {**asked, "responses_create_params": {**params, "input": compose_prompt(asked, harness)}}
+    prompted: dict[str, Any] = apply_prompt_template(harness.prompt, row)
+    params = {key: value for key, value in prompted["responses_create_params"].items() if key != "instructions"}
+    return {**prompted, "responses_create_params": {**params, "input": compose_prompt(prompted, harness)}}

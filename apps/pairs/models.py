@@ -10,9 +10,9 @@ from apps.tasks.models import Task
 
 
 class PairSet(RetriedJob):
-    """Preference pairs that one rule built from one or more collections. Sets with the same name are versions.
+    """Preference pairs that one rule built from one or more collections.
 
-    Once a set is ready, only decisions about its pairs can change.
+    Sets with the same name are versions of each other. Once a set is ready, only decisions about its pairs can change.
     """
 
     class State(models.TextChoices):
@@ -67,15 +67,17 @@ class PairSet(RetriedJob):
 
     @property
     def level(self) -> str:
-        """Return the level of the rule: whole attempts or single steps."""
+        """Return the level of the rule: `trajectory` (whole attempts) or `step`."""
         return str(self.rule.get("level", "trajectory"))
 
     @property
     def is_settled(self) -> bool:
+        """Return True unless a worker still has to build the set."""
         return self.state not in {self.State.QUEUED, self.State.MAKING}
 
     @property
     def share(self) -> float:
+        """Return the progress from 0 to 1."""
         return min(1.0, self.considered / self.total) if self.total else 0.0
 
 
@@ -86,6 +88,7 @@ class PairSource(models.Model):
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="pair_sources")
 
     class Meta:
+        # If a collection cannot be deleted, the message counts its sources as pair sets.
         verbose_name = "pair set"
         ordering = ["id"]
         constraints = [models.UniqueConstraint(fields=["pair_set", "collection"], name="pair_source_once")]
@@ -154,14 +157,14 @@ class PreferencePair(models.Model):
 
     @property
     def rewards(self) -> tuple[float | None, float | None]:
-        """Return the rewards of the chosen and the rejected rollout that the pair was built from."""
+        """Return the chosen and the rejected reward that the pair was built from."""
         return self.chosen_reward, self.rejected_reward
 
     @property
     def agreeing(self) -> int | None:
-        """Return how many reviewers preferred the chosen rollout.
+        """Return the number of reviewers who preferred the chosen rollout.
 
-        None for pairs by reward, and for pairs that only an adjudicator decided.
+        None if the pair was built from rewards, or if only an adjudicator decided it.
         """
         return None if self.agreement is None else round(self.agreement * self.reviewers)
 

@@ -114,9 +114,9 @@ class PairPreview:
 
 
 def count_pairs(
-    collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, keep: int = 0
+    collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, max_pairs: int = 0
 ) -> PairPreview:
-    """Count pairs without storing them, for at most `seconds` (None: no limit). Return at most `keep` pairs."""
+    """Count pairs without storing them, for at most `seconds` (None: no limit). Return the first `max_pairs`."""
     until = None if seconds is None else time.monotonic() + seconds
 
     def check_time() -> None:
@@ -126,7 +126,7 @@ def count_pairs(
     maker = PairMaker(collections, rule, on_step=check_time)
     kept: list[NewPair] = []
     for found in maker.chunks():
-        kept += found[: max(0, keep - len(kept))]
+        kept += found[: max(0, max_pairs - len(kept))]
         if until is not None and time.monotonic() > until:
             maker.whole = False
             break

@@ -9,7 +9,7 @@ from apps.reviews.models import ItemRollout, Queue
 from apps.reviews.queues.queue_changes import create_queue
 from apps.reviews.queues.queue_items import QueueRefused, fill_from_sets
 
-MOST = 1_000
+MAX_PAIRS = 1_000
 DEFAULT_PAIRS = 100
 
 
@@ -21,8 +21,8 @@ def create_pair_queue(
     Pairs in open queues are left out, and pairs across dataset versions, because a queue item compares rollouts of one
     task. Raise QueueRefused, or ValidationError with errors by field.
     """
-    if not 1 <= limit <= MOST:
-        raise QueueRefused(f"A queue takes 1 to {MOST:,} pairs.", "limit")
+    if not 1 <= limit <= MAX_PAIRS:
+        raise QueueRefused(f"A queue takes 1 to {MAX_PAIRS:,} pairs.", "limit")
     proposed = PreferencePair.objects.filter(pair_set=pair_set, status=PreferencePair.Status.PROPOSED)
     unreviewed = proposed.exclude(source=PreferencePair.Source.VERDICT).filter(chosen__task=F("rejected__task"))
     queue = Queue(

@@ -21,24 +21,31 @@ DEFAULT_BASE_URLS: dict[str, str] = {
 """Base URL by provider, used if none is given."""
 
 PRICE_FIELDS = ("input_price", "cached_input_price", "cache_write_price", "output_price")
+"""Fields of PolicyModel in USD per million tokens."""
 
 KEY_PLACEHOLDER = "{api_key}"
 """Placeholder of the API key in header values."""
 
 
 class Wire(models.TextChoices):
+    """The API that GymWeb uses to call the model."""
+
     RESPONSES = "responses", "Responses API"
     CHAT = "chat", "Chat Completions API"
     MESSAGES = "messages", "Messages API"
 
 
 class Reasoning(models.TextChoices):
+    """Where replies contain reasoning, and whether GymWeb sends it back."""
+
     FIELD = "field", "In a separate field, sent back in later turns"
     TEXT = "text", "In the text between <think> tags, sent back in later turns"
     DROPPED = "dropped", "In a separate field, not sent back"
 
 
 class LogprobMode(models.TextChoices):
+    """Values of vLLM's --logprobs-mode."""
+
     RAW = "raw_logprobs", "Raw: before temperature and penalties"
     PROCESSED = "processed_logprobs", "Processed: after temperature and penalties"
 
@@ -74,7 +81,7 @@ class Server(Named):
 
 
 class PolicyModel(Server):
-    """A language model at an endpoint. It attempts tasks or judges attempts."""
+    """A language model at an endpoint, or a script in its place. It runs rollouts, judges them or plays a user."""
 
     name = models.CharField(max_length=100)
     provider = models.CharField(max_length=16, choices=Provider.choices, default=Provider.COMPATIBLE)
@@ -242,7 +249,10 @@ class PolicyModel(Server):
 
 
 class RedactionPattern(Dated):
-    """A custom redaction pattern of this installation, or an exception."""
+    """A custom redaction pattern of this installation, or a text that is never redacted.
+
+    Only the kind `prefix` uses `least`.
+    """
 
     class Kind(models.TextChoices):
         NAME = "name", "Values of this key or header"

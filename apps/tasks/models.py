@@ -33,7 +33,7 @@ class Dataset(Named):
 
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def with_datasets(self) -> "SuiteQuerySet":
-        """Read the datasets of all suites with one more query."""
+        """Prefetch the datasets of the suites, in one additional query."""
         return self.prefetch_related(models.Prefetch("entries", SuiteDataset.objects.select_related("dataset")))
 
 
@@ -41,7 +41,7 @@ class Suite(Named):
     """A named list of datasets that are collected and reported together."""
 
     name = RedactedCharField(max_length=100)
-    _given: list[Dataset] | None = None
+    _unsaved_datasets: list[Dataset] | None = None
 
     objects = SuiteQuerySet.as_manager()
 
@@ -50,14 +50,14 @@ class Suite(Named):
 
     @property
     def datasets(self) -> list[Dataset]:
-        """Return the datasets in order. Setting them does not save; apps.tasks.suite_changes does."""
-        if self._given is None and self.pk:
+        """Return the datasets in order. Assigning to this does not save: use apps.tasks.suite_changes."""
+        if self._unsaved_datasets is None and self.pk:
             return [entry.dataset for entry in self.entries.all()]
-        return self._given or []
+        return self._unsaved_datasets or []
 
     @datasets.setter
     def datasets(self, given: Iterable[Dataset]) -> None:
-        self._given = list(given)
+        self._unsaved_datasets = list(given)
 
 
 class SuiteDataset(models.Model):
@@ -81,7 +81,7 @@ class SuiteDataset(models.Model):
 class DatasetVersion(Dated):
     """A numbered set of tasks, visible once its state is `ready`.
 
-    Its rows never change. Tags, splits and retirement of tasks may.
+    The rows of its tasks never change. Tags and splits may, and tasks may be retired.
     """
 
     class State(models.TextChoices):
@@ -121,7 +121,7 @@ class DatasetVersion(Dated):
         ordering = ["-number"]
         constraints = [
             models.UniqueConstraint(fields=["dataset", "number"], name="dataset_version_number_once"),
-            # Files are loaded one at a time, so that a merge builds on the previous version (upload_turns.py).
+            # Each dataset loads one file at a time, because a merge needs the previous version (upload_turns.py).
             models.UniqueConstraint(
                 fields=["dataset"], condition=models.Q(state="loading"), name="dataset_version_loading_once"
             ),
@@ -135,12 +135,14 @@ class DatasetVersion(Dated):
 
 
 def join_tags(tags: Iterable[str]) -> str:
+    """Return the text for `Task.tags_text`: each tag once, between line feeds."""
     kept = dict.fromkeys(tag for tag in tags if tag)
     return "\n" + "\n".join(kept) + "\n" if kept else ""
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
     def ready(self) -> "TaskQuerySet":
+        """Return the tasks of versions that are loaded and not being deleted."""
         return self.filter(version__state=DatasetVersion.State.READY)
 
     def active(self) -> "TaskQuerySet":
@@ -154,8 +156,8 @@ class TaskQuerySet(models.QuerySet["Task"]):
 class Task(models.Model):
     """One task of a dataset version.
 
-    `row_json` is the uploaded row as text: key order, nulls, spaces and number formats are kept. References take the
-    place of images (stored_images.py). The other columns appear on pages, so suspected credentials in them are masked.
+    `row_json` is the uploaded row as text: key order, nulls, spaces and number formats are kept. Images are replaced by
+    references (stored_images.py). The other columns appear on pages, so suspected credentials in them are masked.
     """
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="tasks")
@@ -211,17 +213,17 @@ class Task(models.Model):
 
     @property
     def row(self) -> TaskRow:
-        """Return the row with references to its images."""
+        """Return the parsed row. Images remain references."""
         return load_row(self.row_json)
 
     @property
     def masked_row(self) -> TaskRow:
-        """Return the row for pages, with suspected credentials masked."""
+        """Return the parsed row with suspected credentials masked, for pages."""
         return load_row(fresh_redactor().redact_json(self.row_json)[0])
 
 
 class StoredImage(models.Model):
-    """An image of rows or traces, stored once. They refer to it as `gymweb-image:<sha256>` (stored_images.py)."""
+    """An image, stored once. Rows and traces refer to it as `gymweb-image:<sha256>` (stored_images.py)."""
 
     sha256 = models.CharField(max_length=64, unique=True)
     kind = models.CharField(max_length=16, help_text="Media type")
@@ -261,7 +263,10 @@ class ColumnMapping(Named):
 
 
 class Upload(RetriedJob):
-    """An uploaded file of tasks. It is received, optionally mapped and validated, then loaded by a worker."""
+    """An uploaded file of tasks.
+
+    GymWeb receives it in parts. A user may map its columns and validate it. Then a worker loads it.
+    """
 
     class State(models.TextChoices):
         RECEIVING = "receiving", "receiving parts"

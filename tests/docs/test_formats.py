@@ -10,4 +10,4 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "develop" / "formats.md")
 
 def test_every_format_is_listed_with_its_content_and_encodings():
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w+) \| ([\w., ]+) \|$", PAGE, re.MULTILINE)
-    assert rows == [(slug, each.makes, ", ".join(each.encodings)) for slug, each in FORMATS.items()]
+    assert rows == [(slug, each.row_kind, ", ".join(each.encodings)) for slug, each in FORMATS.items()]

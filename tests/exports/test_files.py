@@ -129,7 +129,7 @@ def collection(db, settings, tmp_path):
     return made
 
 
-@pytest.mark.parametrize("slug", [slug for slug, one in FORMATS.items() if one.makes not in {"preferences"}])
+@pytest.mark.parametrize("slug", [slug for slug, one in FORMATS.items() if one.row_kind not in {"preferences"}])
 def test_every_format_is_written_in_each_of_its_encodings_with_a_card(collection, slug):
     format = FORMATS[slug]
     for encoding in format.encodings:

@@ -104,7 +104,7 @@ def test_no_credential_stays_in_database_log_page_answer_export_or_file(client, 
 
     pairs = build_pairs(PairOrder(collection=collection, rule=Rule(include_redacted=True)))
     for format in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
-        pair_set = pairs if FORMATS[format].makes == "preferences" else None
+        pair_set = pairs if FORMATS[format].row_kind == "preferences" else None
         asked = {"format": format, "collection": collection, "pair_set": pair_set, "mask_credentials": True}
         export = write_export(
             export=queue_export(ExportOrder(**asked, filters={"include_flagged": True, "min_reward": None}))

@@ -99,7 +99,7 @@ def test_live_counts_equal_the_built_pairs(mixed):
     @settings(max_examples=40)
     @given(rules)
     def check(rule: Rule) -> None:
-        counted = count_pairs([mixed], rule, seconds=None, keep=1000)
+        counted = count_pairs([mixed], rule, seconds=None, max_pairs=1000)
         with transaction.atomic():
             made = build_pairs(PairOrder(collection=mixed, rule=rule))
             assert (made.state, made.pair_count) == ("ready", counted.counts.pairs)
@@ -118,7 +118,7 @@ def test_live_counts_equal_the_built_pairs(mixed):
 
 def test_a_live_count_stops_within_a_group_and_counts_whole_groups_alone(mixed, monkeypatch):
     monkeypatch.setattr(pair_making, "COMPARISONS_PER_STEP", 1)
-    counts = count_pairs([mixed], Rule(mode="all"), seconds=0.0, keep=20).counts
+    counts = count_pairs([mixed], Rule(mode="all"), seconds=0.0, max_pairs=20).counts
     assert (counts.whole, counts.pairs, counts.considered, sum(counts.groups.values())) == (False, 0, 0, 0)
     monkeypatch.setattr(pair_making, "COMPARISONS_PER_STEP", 10**9)
     assert count_pairs([mixed], Rule(mode="all"), seconds=0.0).counts.considered == 18

@@ -153,8 +153,8 @@ class _Writer:
         return Exports(self.folder, self.plans, self.malformed, self.inexact, self.manifests)
 
     def _export(self, name: str, slug: str, **choices: Any) -> None:
-        pairs = FORMATS[slug].makes == "preferences"
-        filters = {"min_reward": -1.0} if FORMATS[slug].makes == "demonstrations" else {}
+        pairs = FORMATS[slug].row_kind == "preferences"
+        filters = {"min_reward": -1.0} if FORMATS[slug].row_kind == "demonstrations" else {}
         order = queue_export(
             ExportOrder(
                 format=slug,

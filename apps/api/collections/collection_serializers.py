@@ -74,7 +74,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
         ]
 
 
-MOVING = frozenset(
+CHANGING_FIELDS = frozenset(
     {
         "total", "completed", "failed", "cancelled", "retried", "rewarded", "mean_reward", "input_tokens",
         "output_tokens", "judge_tokens", "calls_without_usage", "cost", "started_at", "finished_at", "held_back_by",

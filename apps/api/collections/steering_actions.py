@@ -7,7 +7,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.collections.collection_serializers import MOVING, CollectionDetailSerializer, CollectionSerializer
+from apps.api.collections.collection_serializers import (
+    CHANGING_FIELDS,
+    CollectionDetailSerializer,
+    CollectionSerializer,
+)
 from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.spec_serializers import spec_serializer
@@ -54,7 +58,7 @@ class SteeringActions(TableViewSet):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change priority, concurrency and limits, also while it is running. Null removes a limit."""
         collection = self.get_object()
-        context = {"shown": CollectionDetailSerializer(collection).data, "moving": MOVING}
+        context = {"shown": CollectionDetailSerializer(collection).data, "changing": CHANGING_FIELDS}
         limits = self.read_body(LimitsSerializer, partial=True, context=context)
         changed = adjust_collection(collection=collection, changes=dict(limits), user=self.user)
         return Response(CollectionSerializer(changed).data)

@@ -173,7 +173,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     def partial_update(self, request: Request, slug: str) -> Response:
         """Change name and description of a dataset."""
         dataset = self.get_object()
-        context = {"shown": DatasetSerializer(dataset).data, "moving": {"version_count", "latest_version"}}
+        context = {"shown": DatasetSerializer(dataset).data, "changing": {"version_count", "latest_version"}}
         wanted = self.read_body(DatasetNamesSerializer, partial=True, context=context)
         rename_dataset(dataset=dataset, **wanted, user=self.user)
         return Response(DatasetSerializer(self.get_object()).data)

@@ -25,10 +25,10 @@ from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import refuse_unknown_parameters
 from apps.policies.redacted_fields import REDACTED
 
-# The characters of a SlugField. Others, for example NUL, would make PostgreSQL raise an error.
+# The characters of a SlugField. PostgreSQL raises an error for others, for example NUL.
 SLUG = "[-a-zA-Z0-9_]+"
 FIELDS = "fields"
-_SCHEMA = {"operation_id", "request", "responses", "parameters", "filters", "examples"}
+_SCHEMA_OPTIONS = {"operation_id", "request", "responses", "parameters", "filters", "examples"}
 
 
 def operation(
@@ -38,7 +38,7 @@ def operation(
 
     `options` are passed to DRF's `action` or to `extend_schema`. A POST without `request` has no body.
     """
-    schema = {name: options.pop(name) for name in _SCHEMA & options.keys()}
+    schema = {name: options.pop(name) for name in _SCHEMA_OPTIONS & options.keys()}
     if method == "post":
         schema.setdefault("request", None)
 
@@ -53,18 +53,18 @@ class TableViewSet(GenericViewSet[Any]):
     # Comments, because drf-spectacular copies docstrings of base classes into the schema.
     # Base class of all API views: query parameters, sparse fields and idempotency keys.
 
-    # Without TRACE: Django REST Framework would call an action named `trace` for it, skipping its permission.
+    # TRACE is left out: Django REST Framework would call an action named `trace` without checking its permission.
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
-    # Actions that return a page of rows; `filterset_class` filters only `list`.
+    # Actions that return a page of rows. `filterset_class` applies only to `list`.
     page_actions: ClassVar[frozenset[str]] = frozenset({"list"})
     # POST actions that handle the Idempotency-Key header themselves.
     own_idempotency: ClassVar[frozenset[str]] = frozenset()
     # POST actions that reject the Idempotency-Key header.
     without_idempotency: ClassVar[frozenset[str]] = frozenset()
-    # POST actions whose responses contain secrets, so they are not stored: `replay` builds the repeated response.
+    # POST actions whose responses contain secrets and are not stored. For a repeated request, `replay` builds one.
     replayed: ClassVar[frozenset[str]] = frozenset()
     post: Handler
 
@@ -90,7 +90,7 @@ class TableViewSet(GenericViewSet[Any]):
         return answer
 
     def replay(self, request: Request, kept: Any) -> Response:
-        """Answer a repeated request of a `replayed` action. `kept` is the stored part of the first response."""
+        """Return the response to a repeated request of a `replayed` action. `kept` is what the first request stored."""
         raise NotImplementedError
 
     @classmethod
@@ -104,7 +104,7 @@ class TableViewSet(GenericViewSet[Any]):
 
     def select_fields(self, serializer: Any) -> Any:
         """Restrict the serializer to the fields in `?fields=`. Raise QueryProblem for unknown fields."""
-        # None while the schema is generated.
+        # There is no request while drf-spectacular generates the schema.
         request: Request | None = getattr(self, "request", None)
         given = request.query_params.get(FIELDS) if request is not None else None
         if given is None:
@@ -135,7 +135,7 @@ class TableViewSet(GenericViewSet[Any]):
         return dict(body.validated_data)
 
     def answer_page(self, kind: type[BaseSerializer[Any]], rows: QuerySet[Any]) -> Response:
-        """Return a page of other rows than the view's own queryset."""
+        """Return a page of `rows`, for actions that list something other than the queryset of the view."""
         return self.get_paginated_response(self.select_fields(kind(self.paginate_queryset(rows), many=True)).data)
 
     @property
@@ -151,14 +151,14 @@ class TableViewSet(GenericViewSet[Any]):
 
 
 class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
-    # Read-only views of objects with a number.
+    # Read-only views of objects that URLs identify by number.
     lookup_value_regex = "[0-9]+"
 
 
 class SlugViewSet(
     CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet, metaclass=ABCMeta
 ):
-    # Views of objects with a slug. Creating and updating both call `save`, which validates the whole row.
+    # Views of objects that URLs identify by slug. Create and update both call `save`, which validates the whole row.
     lookup_field = "slug"
     lookup_value_regex = SLUG
 

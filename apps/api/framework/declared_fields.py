@@ -25,31 +25,31 @@ class DeclaredFields(Base):
     # Mixin for serializers of request bodies that rejects unknown fields. A comment, because drf-spectacular copies
     # docstrings into the schema.
     #
-    # Clients may send back read-only fields, which are ignored. If another serializer renders the object, pass its
-    # output as `context["shown"]`: these fields may be sent back unchanged. `context["moving"]` names fields that may
-    # have changed in the meantime.
+    # Clients may send an object back as they received it: read-only fields of the serializer are ignored. If another
+    # serializer produced the response, pass its output as `context["shown"]`. Its other fields are accepted only with
+    # the same value. Exceptions are the fields in `context["changing"]`, which may have changed since the response.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}
         try:
             value = super().to_internal_value(data)
-        except serializers.ValidationError as wrong:
-            if not isinstance(wrong.detail, dict):
+        except serializers.ValidationError as error:
+            if not isinstance(error.detail, dict):
                 raise
             # Report unknown and invalid fields together.
-            errors = {**wrong.detail, **errors}
+            errors = {**error.detail, **errors}
         if errors:
             raise serializers.ValidationError(errors)
         return value
 
     def _undeclared(self, data: Mapping[str, Any]) -> dict[str, Any]:
         known = [name for name, field in self.fields.items() if not field.read_only]
-        shown, moving = self.context.get("shown", {}), self.context.get("moving", ())
+        shown, changing = self.context.get("shown", {}), self.context.get("changing", ())
         errors = {}
         for name in sorted(set(data) - set(self.fields)):
             if name not in shown:
                 errors[name] = [ErrorDetail(f"Unknown field “{name}”. {suggest_name(name, known)}", code="unknown")]
-            elif name not in moving and data[name] != shown[name]:
+            elif name not in changing and data[name] != shown[name]:
                 message = f"“{name}” is read-only: send it unchanged, or leave it out. {suggest_name(name, known)}"
                 errors[name] = [ErrorDetail(message, code="read_only")]
         return errors

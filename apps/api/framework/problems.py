@@ -29,7 +29,11 @@ WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
 
 
 class Problem(exceptions.APIException):
-    """An error response. `kind` is the last part of the `type` URN, on which clients may rely."""
+    """An error response.
+
+    `kind` is the last part of the `type` URN. It is stable, so clients can test for it. `members` are added to the JSON
+    object.
+    """
 
     def __init__(self, status: int, kind: str, detail: str, **members: Any) -> None:
         super().__init__(detail, code=kind)
@@ -47,6 +51,7 @@ class QueryProblem(Problem):
 
 
 def bad_query(name: str, message: str) -> QueryProblem:
+    """Return the problem of an invalid value of one query parameter."""
     return QueryProblem([{"pointer": f"?{name}", "code": "invalid", "message": message}])
 
 
@@ -68,13 +73,13 @@ def problem_response(request: HttpRequest, status: int, kind: str, detail: str) 
 
 
 def _id_member(request: Any) -> dict[str, str]:
-    """Return the id of the request as a member of its problem, unless it has none."""
-    found = request_id_of(request)
-    return {"request_id": found} if found else {}
+    """Return the member `request_id` of a problem, or nothing if the request has no id."""
+    request_id = request_id_of(request)
+    return {"request_id": request_id} if request_id else {}
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Return an exception as a problem document. DRF's exception handler: it raises errors for which this is None."""
+    """Return an exception as a problem document, as DRF's EXCEPTION_HANDLER. DRF re-raises it if this returns None."""
     problem = _as_problem(error)
     if problem is None:
         return None
@@ -136,13 +141,13 @@ def _flatten_model_errors(error: ModelValidationError) -> Iterator[dict[str, str
     for field, errors in by_field.items():
         for one in errors:
             for message in one.messages:
-                # The position within the field, if the error has one.
-                within = (one.params or {}).get("pointer", "")
-                pointer = "" if field in WHOLE_BODY else f"/{field}{within}"
+                # Errors in JSON fields give the position within the field.
+                position = (one.params or {}).get("pointer", "")
+                pointer = "" if field in WHOLE_BODY else f"/{field}{position}"
                 yield {"pointer": pointer, "code": one.code or "invalid", "message": message}
 
 
-# The first match is used. Other exceptions are bugs and become a 500.
+# The first matching class is used. Other exceptions are bugs and get status 500.
 PROBLEM_OF_EXCEPTION: dict[type[Exception], Callable[[Any], Problem]] = {
     Problem: lambda error: error,
     exceptions.ValidationError: lambda error: _invalid(list(flatten_errors(error.get_full_details()))),

@@ -36,7 +36,7 @@ class SlugFilter(django_filters.CharFilter):
 
 
 class WordsFilter(django_filters.CharFilter):
-    """Search in names and addresses, as the search field of the list's page does."""
+    """Search like the search field of the page with the same list."""
 
     def __init__(
         self,
@@ -50,23 +50,25 @@ class WordsFilter(django_filters.CharFilter):
         return self._search(qs, value or "")
 
 
-def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilter:
-    """Return a filter by task number in its version, from 1."""
+def task_number_filter(field_name: str, *, note: str = "") -> django_filters.NumberFilter:
+    """Return a filter by the number of a task in its version, from 1. `note` is added to its description."""
     return django_filters.NumberFilter(
         field_name=field_name,
         min_value=1,
         max_value=2**31,
         decimal_places=0,
-        label=f"Task number as shown on pages, from 1: `index` + 1. {also}".rstrip(),
+        label=f"Task number as shown on pages, from 1: `index` + 1. {note}".rstrip(),
     )
 
 
 def with_integers(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return cleaned filters with Decimal values as integers."""
+    """Return the cleaned values of filters. NumberFilter cleans to Decimal; these values become integers."""
     return {name: int(value) if isinstance(value, Decimal) else value for name, value in cleaned.items()}
 
 
 class FlagField(forms.Field):
+    """A form field that accepts `true`, `false` or nothing."""
+
     def to_python(self, value: str | None) -> bool | None:
         if value is None or value == "":
             return None
@@ -101,14 +103,14 @@ class DeclaredFilterBackend(DjangoFilterBackend):
 
 
 def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
-    """Raise QueryProblem for unknown parameters: a misspelled filter must not return all rows."""
+    """Raise QueryProblem for unknown parameters. Otherwise a misspelled filter would return all rows."""
     errors = []
     for name, values in request.query_params.lists():
         if name not in known:
             message = f"“{name}” is not a query parameter of this endpoint. {suggest_name(name, known)}"
             errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
         elif request.method in SAFE_METHODS and (len(values) > 1 or not values[0]):
-            # Likewise an empty filter, for example from an unset variable in a script.
+            # An empty filter, for example from an unset variable in a script, would also return all rows.
             message = "Give this only once." if len(values) > 1 else "This is empty. Give a value, or leave it out."
             errors.append({"pointer": f"?{name}", "code": "invalid", "message": message})
     if errors:
@@ -121,9 +123,9 @@ Choice = TypeVar("Choice", bound=str)
 def read_choice(
     request: Request, name: str, choices: Collection[Choice], *, default: str = "", message: str = ""
 ) -> Choice:
-    """Return one of the choices, or raise QueryProblem.
+    """Return the value of a parameter, which must be one of the choices. Raise QueryProblem.
 
-    `message` is formatted with the value and the choices (`{}`).
+    `message` replaces the default error message. Its two `{}` are replaced by the value and the list of choices.
     """
     value = request.query_params.get(name, default)
     for choice in choices:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import DEFAULT_ROWS, LIMIT, PAGE, Arguments, Tool, row_number
+from apps.api.mcp_server.tool_declarations import DEFAULT_ROWS, LIMIT, PAGE, Arguments, Tool, id_schema
 
 LIST = Operation("collection-list")
 SHOW = Operation("collection-detail", numbered=True)
@@ -15,7 +15,7 @@ CHANGES = Operation("collection-changes", numbered=True)
 FAILURES = Operation("collection-failures", numbered=True)
 PROFILE = Operation("collection-profile", numbered=True)
 
-COLLECTION = row_number("collection")
+COLLECTION = id_schema("collection")
 _LISTED = (
     "id,name,dataset,version,environment,agent,policy_model,state,total,completed,failed,mean_reward,cost,created_at,"
     "finished_at"
@@ -52,7 +52,9 @@ def list_rows(api: Api, operation: Operation, query: dict[str, Any], fields: str
 
 
 def _list(api: Api, given: Arguments) -> dict[str, Any]:
-    return list_rows(api, LIST, {**LIST_COLLECTIONS.query(given), "limit": given.get("limit", DEFAULT_ROWS)}, _LISTED)
+    return list_rows(
+        api, LIST, {**LIST_COLLECTIONS.operation_arguments(given), "limit": given.get("limit", DEFAULT_ROWS)}, _LISTED
+    )
 
 
 def _figures(api: Api, given: Arguments) -> dict[str, Any]:
@@ -75,20 +77,24 @@ def _compare(api: Api, given: Arguments) -> dict[str, Any]:
 
 
 def _changes(api: Api, given: Arguments) -> dict[str, Any]:
-    query = {**TASK_CHANGES.query(given), "limit": given.get("limit", DEFAULT_ROWS)}
+    query = {**TASK_CHANGES.operation_arguments(given), "limit": given.get("limit", DEFAULT_ROWS)}
     return _next_page(api.call(CHANGES, given["collection"], query=query))
 
 
 def _failures(api: Api, given: Arguments) -> dict[str, Any]:
     offset = _read_place(given)
-    query = {**LIST_FAILURES.query(given), "limit": given.get("limit", 5), "offset": offset}
+    query = {**LIST_FAILURES.operation_arguments(given), "limit": given.get("limit", 5), "offset": offset}
     found = api.call(FAILURES, given["collection"], query=query)
     place = found.pop("next_offset")
     return {**found, "next_cursor": place and str(place)}
 
 
 def _profiles(api: Api, given: Arguments) -> dict[str, Any]:
-    query = {**LIST_TASK_RESULTS.query(given), "limit": given.get("limit", DEFAULT_ROWS), "after": _read_place(given)}
+    query = {
+        **LIST_TASK_RESULTS.operation_arguments(given),
+        "limit": given.get("limit", DEFAULT_ROWS),
+        "after": _read_place(given),
+    }
     return _next_page(api.call(PROFILE, given["collection"], query=query))
 
 
@@ -110,14 +116,14 @@ LIST_COLLECTIONS = Tool(
     description="List collections, newest first. A collection runs an agent with a policy model on the tasks of a "
     "dataset. Start here to find ids.",
     operations=(LIST,),
-    takes={
+    mapped_arguments={
         name: name
         for name in (
             *("q", "state", "dataset", "environment", "agent", "policy_model"),
             *("archived", "ordering", "cursor"),
         )
     },
-    own=PAGE,
+    own_arguments=PAGE,
     run=_list,
 )
 COLLECTION_FIGURES = Tool(
@@ -126,7 +132,7 @@ COLLECTION_FIGURES = Tool(
     description="Read the state and figures of a collection: mean reward with its 95 % interval, pass@k, stop reasons, "
     "errors, tools and cost. `by` adds figures for each split, tag or model version.",
     operations=(METRICS, SHOW, BREAKDOWN),
-    own={
+    own_arguments={
         "collection": COLLECTION,
         "by": {"type": "string", "enum": ["split", "tag", "version"], "description": "Group the figures by this."},
     },
@@ -140,8 +146,8 @@ COMPARE_COLLECTIONS = Tool(
     "regressed tasks, and the settings that differ. Differences are `other` minus `collection`. For the tasks, call "
     "list_task_changes.",
     operations=(CONTRAST,),
-    takes={"other": "with"},
-    own={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}},
+    mapped_arguments={"other": "with"},
+    own_arguments={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}},
     required=("collection", "other"),
     run=_compare,
 )
@@ -151,8 +157,8 @@ TASK_CHANGES = Tool(
     description="List the tasks that got worse (`regressed`, the default) or better between two collections, largest "
     "differences first. Each has two representative rollouts. To see why, pass them to compare_rollouts.",
     operations=(CHANGES,),
-    takes={"other": "with", "which": "which", "cursor": "after"},
-    own={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}, **PAGE},
+    mapped_arguments={"other": "with", "which": "which", "cursor": "after"},
+    own_arguments={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}, **PAGE},
     required=("collection", "other"),
     run=_changes,
 )
@@ -162,8 +168,8 @@ LIST_FAILURES = Tool(
     description="Group the unsolved rollouts of a collection by cause, most frequent first, with example rollouts. The "
     "filter `q` of list_rollouts selects a group: `cause:NUMBER`.",
     operations=(FAILURES,),
-    takes={"by": "by"},
-    own={"collection": COLLECTION, **PAGE, "limit": {**LIMIT, "maximum": 10, "default": 5}},
+    mapped_arguments={"by": "by"},
+    own_arguments={"collection": COLLECTION, **PAGE, "limit": {**LIMIT, "maximum": 10, "default": 5}},
     required=("collection",),
     run=_failures,
 )
@@ -173,8 +179,8 @@ LIST_TASK_RESULTS = Tool(
     description="List the tasks of a collection with the number of their rollouts, solved rollouts and rewards. "
     "`bucket` selects tasks that are never, sometimes or always solved.",
     operations=(PROFILE,),
-    takes={"bucket": "bucket"},
-    own={"collection": COLLECTION, **PAGE},
+    mapped_arguments={"bucket": "bucket"},
+    own_arguments={"collection": COLLECTION, **PAGE},
     required=("collection",),
     run=_profiles,
 )

@@ -25,8 +25,8 @@ def _tool(noun: str, name: str, title: str, description: str, *filters: str) -> 
         title=title,
         description=f"{description} The slugs are the arguments of estimate_collection and start_collection.",
         operations=(Operation(f"{noun}-list"),),
-        takes={one: one for one in (*filters, "ordering", "cursor")},
-        own=PAGE,
+        mapped_arguments={one: one for one in (*filters, "ordering", "cursor")},
+        own_arguments=PAGE,
         run=partial(_list, noun),
     )
 

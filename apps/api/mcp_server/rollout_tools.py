@@ -8,7 +8,7 @@ import orjson
 
 from apps.api.mcp_server.collection_tools import list_rows, pick
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import CURSOR, DEFAULT_ROWS, PAGE, Arguments, Tool, row_number
+from apps.api.mcp_server.tool_declarations import CURSOR, DEFAULT_ROWS, PAGE, Arguments, Tool, id_schema
 from apps.api.mcp_server.untrusted_text import Whole
 from apps.gym.redaction.shortening import shorten
 from apps.policies.installation_redactor import fresh_redactor
@@ -21,7 +21,7 @@ COMMENTS = Operation("comment-list")
 FLAGS = Operation("flag-list")
 TASK = Operation("task-detail", numbered=True)
 
-ROLLOUT = row_number("rollout")
+ROLLOUT = id_schema("rollout")
 PART_BYTES = 12_000
 """Bytes of step texts in a reply, as JSON."""
 _STEP_BYTES = 300
@@ -39,7 +39,9 @@ _LISTED = (
 
 
 def _list(api: Api, given: Arguments) -> dict[str, Any]:
-    return list_rows(api, LIST, {**LIST_ROLLOUTS.query(given), "limit": given.get("limit", DEFAULT_ROWS)}, _LISTED)
+    return list_rows(
+        api, LIST, {**LIST_ROLLOUTS.operation_arguments(given), "limit": given.get("limit", DEFAULT_ROWS)}, _LISTED
+    )
 
 
 def _show(api: Api, given: Arguments) -> dict[str, Any]:
@@ -164,14 +166,14 @@ LIST_ROLLOUTS = Tool(
     "on the rollouts page, for example `reward:<0.5 stop:max_steps -flag:truncated tool:search tag:algebra "
     'text:"cannot find" cause:12`.',
     operations=(LIST,),
-    takes={
+    mapped_arguments={
         name: name
         for name in (
             *("collection", "task", "status", "stop_reason", "error_kind", "flagged"),
             *("reward_min", "reward_max", "q", "ordering", "cursor"),
         )
     },
-    own=PAGE,
+    own_arguments=PAGE,
     run=_list,
 )
 READ_ROLLOUT = Tool(
@@ -179,7 +181,7 @@ READ_ROLLOUT = Tool(
     title="Read a rollout",
     description="Read a rollout without its trace: reward components, error, newest comments and review flags.",
     operations=(SHOW, COMMENTS, FLAGS),
-    own={"rollout": ROLLOUT},
+    own_arguments={"rollout": ROLLOUT},
     required=("rollout",),
     run=_show,
 )
@@ -189,8 +191,8 @@ READ_TRACE = Tool(
     description="Read the trace of a rollout as steps: prompt, reasoning, replies, calls, results, errors and the "
     "verdict. A reply has about 12 KB; pass `next_cursor` as `cursor` for the next part. Long steps continue there.",
     operations=(STEPS,),
-    takes={"attempt": "attempt"},
-    own={"rollout": ROLLOUT, "cursor": CURSOR},
+    mapped_arguments={"attempt": "attempt"},
+    own_arguments={"rollout": ROLLOUT, "cursor": CURSOR},
     required=("rollout",),
     run=_trace,
 )
@@ -200,8 +202,8 @@ COMPARE_ROLLOUTS = Tool(
     description="Compare the steps of two rollouts of one task side by side. The reply starts at the step where they "
     "diverge (`diverges_at`; null if all steps are the same). Long steps are cut; read_trace has them whole.",
     operations=(SIDE_BY_SIDE,),
-    takes={"other": "with"},
-    own={"rollout": {**ROLLOUT, "description": "Id of the first rollout."}, "cursor": CURSOR},
+    mapped_arguments={"other": "with"},
+    own_arguments={"rollout": {**ROLLOUT, "description": "Id of the first rollout."}, "cursor": CURSOR},
     required=("rollout", "other"),
     run=_compare,
 )
@@ -210,7 +212,7 @@ READ_TASK = Tool(
     title="Read a task",
     description="Read a task: its split, tags and uploaded row with prompt and expected answer, as JSON in parts.",
     operations=(TASK,),
-    own={"task": row_number("task"), "cursor": CURSOR},
+    own_arguments={"task": id_schema("task"), "cursor": CURSOR},
     required=("task",),
     run=_task,
 )

@@ -1,4 +1,7 @@
-"""Declare tools: the operations of the API that a tool calls, and its arguments, derived from the first operation."""
+"""Declarations of MCP tools.
+
+A tool calls operations of the API. The schemas of its arguments come from the OpenAPI schema of the first operation.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -31,15 +34,19 @@ LIMIT: Schema = {
 }
 CURSOR: Schema = {"type": "string", "description": "`next_cursor` of the previous reply, for the rest of the list."}
 PAGE = {"limit": LIMIT, "cursor": CURSOR}
-_NOT_JSON_SCHEMA = ("nullable", "readOnly", "writeOnly", "example", "format", "title", "x-spec-enum-id")
+"""Schemas of the arguments that page through a list."""
+
+# Keywords of OpenAPI that JSON Schema lacks or that agents do not need.
+_OMITTED_KEYWORDS = ("nullable", "readOnly", "writeOnly", "example", "format", "title", "x-spec-enum-id")
+# drf-spectacular lists the choices of a field in its description.
 _CHOICE = re.compile(r"\n*^\* `(\w+)` - (.*)$", re.MULTILINE)
 
-
 _MAX_INTEGER = 2**53 - 1
-"""The largest integer that clients in JavaScript read exactly. The API checks larger limits itself."""
+"""The largest integer that JavaScript clients read exactly. Schemas show it in place of larger limits."""
 
 
-def row_number(noun: str) -> Schema:
+def id_schema(noun: str) -> Schema:
+    """Return the schema of an argument that is the id of a row."""
     return {"type": "integer", "minimum": 1, "maximum": _MAX_INTEGER, "description": f"Id of the {noun}."}
 
 
@@ -47,8 +54,9 @@ def row_number(noun: str) -> Schema:
 class Tool:
     """A tool of the MCP server.
 
-    `takes` maps arguments to parameters or body fields of the first operation, whose schemas they get. `own` has other
-    schemas, also of further arguments. `run` returns the reply, without marks.
+    `mapped_arguments` maps names of arguments to parameters or body fields of the first operation, whose schemas they
+    have. `own_arguments` has the schemas of other arguments; it can also replace mapped schemas. `run` returns the
+    reply, in which untrusted text is not yet marked (untrusted_text.py).
     """
 
     name: str
@@ -56,8 +64,8 @@ class Tool:
     description: str
     operations: tuple[Operation, ...]
     run: Callable[[Api, Arguments], Mapping[str, Any]]
-    takes: Mapping[str, str] = field(default_factory=dict)
-    own: Mapping[str, Schema] = field(default_factory=dict)
+    mapped_arguments: Mapping[str, str] = field(default_factory=dict)
+    own_arguments: Mapping[str, Schema] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     writes: bool = False
     idempotent: bool = False
@@ -68,18 +76,20 @@ class Tool:
 
     @cached_property
     def input_schema(self) -> Schema:
-        known = describe_arguments(self.operations[0])
-        properties = {name: known[given] for name, given in self.takes.items()} | dict(self.own)
+        schemas = describe_arguments(self.operations[0])
+        mapped = {name: schemas[parameter] for name, parameter in self.mapped_arguments.items()}
+        properties = mapped | dict(self.own_arguments)
         # Required arguments come first, as in the calls that agents write.
         ordered = {name: properties[name] for name in (*self.required, *properties)}
         return {"type": "object", "properties": ordered, "required": [*self.required], "additionalProperties": False}
 
-    def query(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the given arguments under the names of the operation."""
-        return {self.takes[name]: value for name, value in given.items() if name in self.takes}
+    def operation_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the mapped arguments under the names that the first operation uses."""
+        mapped = self.mapped_arguments
+        return {mapped[name]: value for name, value in given.items() if name in mapped}
 
     def find_refusal(self, user: object, api_key: object) -> str:
-        """Return why the caller may not use this tool, with the remedy. Empty if the caller may."""
+        """Return why the caller lacks the permission for this tool, and the remedy. Empty if the caller has it."""
         return next(filter(None, (find_refusal(user, api_key, one) for one in self.permissions)), "")
 
     def check(self, given: Mapping[str, Any]) -> None:
@@ -90,12 +100,12 @@ class Tool:
             raise ToolError(f"Unknown argument “{cut(unknown[0], 50)}”. {suggest_name(unknown[0], [*known])}")
         missing = [name for name in self.required if name not in given]
         if missing:
-            about = known[missing[0]].get("description", "")
-            raise ToolError(f"The argument “{missing[0]}” is missing. {about}".strip())
-        wrong = best_match(Draft202012Validator(self.input_schema).iter_errors(given))
-        if wrong is not None:
-            place = ".".join(map(str, wrong.absolute_path))
-            raise ToolError(f"{place}: {cut(wrong.message, 500)}")
+            description = known[missing[0]].get("description", "")
+            raise ToolError(f"The argument “{missing[0]}” is missing. {description}".strip())
+        error = best_match(Draft202012Validator(self.input_schema).iter_errors(given))
+        if error is not None:
+            place = ".".join(map(str, error.absolute_path))
+            raise ToolError(f"{place}: {cut(error.message, 500)}")
 
 
 def describe_arguments(operation: Operation) -> dict[str, Schema]:
@@ -117,7 +127,7 @@ def describe_arguments(operation: Operation) -> dict[str, Schema]:
 
 
 def _plain(schema: Any, components: Mapping[str, Any]) -> Any:
-    """Return an OpenAPI schema as JSON Schema: references resolved, and without words that JSON Schema lacks."""
+    """Convert an OpenAPI schema to JSON Schema: resolve references, and remove keywords that only OpenAPI has."""
     if isinstance(schema, list):
         return [_plain(each, components) for each in schema]
     if not isinstance(schema, dict):
@@ -125,18 +135,18 @@ def _plain(schema: Any, components: Mapping[str, Any]) -> Any:
     if "$ref" in schema:
         return _plain(components[schema["$ref"].rpartition("/")[2]], components)
     if len(schema.get("allOf", ())) == 1:
-        beside = {key: each for key, each in schema.items() if key != "allOf"}
-        return _plain({**_plain(schema["allOf"][0], components), **beside}, components)
-    plain = {key: _plain(each, components) for key, each in schema.items() if key not in _NOT_JSON_SCHEMA}
+        other_keywords = {key: each for key, each in schema.items() if key != "allOf"}
+        return _plain({**_plain(schema["allOf"][0], components), **other_keywords}, components)
+    plain = {key: _plain(each, components) for key, each in schema.items() if key not in _OMITTED_KEYWORDS}
     if plain.get("maximum", 0) > _MAX_INTEGER:
         plain["maximum"] = _MAX_INTEGER
     if schema.get("nullable") and isinstance(plain.get("type"), str):
         plain["type"] = [plain["type"], "null"]
-    # Choices that explain themselves are left out of the description: `enum` has them.
-    text = _CHOICE.sub(_choice, str(plain.pop("description", ""))).strip()
+    text = _CHOICE.sub(_describe_choice, str(plain.pop("description", ""))).strip()
     return {**plain, "description": text} if text else plain
 
 
-def _choice(found: re.Match[str]) -> str:
+def _describe_choice(found: re.Match[str]) -> str:
+    """Return a sentence about a choice, or nothing if its label only repeats the value, which `enum` already has."""
     value, label = found.groups()
     return "" if value.replace("_", " ") == label else f" `{value}`: {label}."

@@ -52,19 +52,19 @@ _NO_COST = (
 
 
 def _comment(api: Api, given: Arguments) -> dict[str, Any]:
-    return {"comment": api.call(COMMENT, body=ADD_COMMENT.query(given))}
+    return {"comment": api.call(COMMENT, body=ADD_COMMENT.operation_arguments(given))}
 
 
 def _flag(api: Api, given: Arguments) -> dict[str, Any]:
-    return {"flag": api.call(FLAG, body=FLAG_ROLLOUT.query(given))}
+    return {"flag": api.call(FLAG, body=FLAG_ROLLOUT.operation_arguments(given))}
 
 
 def _estimate(api: Api, given: Arguments) -> dict[str, Any]:
-    return {"estimate": api.call(ESTIMATE, body=ESTIMATE_COLLECTION.query(given))}
+    return {"estimate": api.call(ESTIMATE, body=ESTIMATE_COLLECTION.operation_arguments(given))}
 
 
 def _start(api: Api, given: Arguments) -> dict[str, Any]:
-    plan = START_COLLECTION.query(given)
+    plan = START_COLLECTION.operation_arguments(given)
     estimate = api.call(ESTIMATE, body=plan)
     rollouts, cost = estimate["rollouts"], estimate["cost"] or 0.0
     if rollouts > given["max_rollouts"]:
@@ -92,7 +92,7 @@ ADD_COMMENT = Tool(
     description="Add a comment to a rollout, or to an event of its trace (`seq` of a step). It is shown as written by "
     "the owner of the API key.",
     operations=(COMMENT,),
-    takes={name: name for name in ("rollout", "text", "seq", "quote", "start", "parent")},
+    mapped_arguments={name: name for name in ("rollout", "text", "seq", "quote", "start", "parent")},
     required=("rollout", "text"),
     writes=True,
     run=_comment,
@@ -102,7 +102,7 @@ FLAG_ROLLOUT = Tool(
     title="Flag a rollout",
     description="Flag a problem of a rollout, or of an event of its trace (`seq` of a step), for reviewers.",
     operations=(FLAG,),
-    takes={name: name for name in ("rollout", "kind", "seq", "note")},
+    mapped_arguments={name: name for name in ("rollout", "kind", "seq", "note")},
     required=("rollout", "kind"),
     writes=True,
     idempotent=True,
@@ -113,7 +113,7 @@ ESTIMATE_COLLECTION = Tool(
     title="Estimate a collection",
     description="Estimate rollouts, tokens, cost and time of a collection without starting it.",
     operations=(ESTIMATE,),
-    takes=_PLAN,
+    mapped_arguments=_PLAN,
     required=_PLANNED,
     run=_estimate,
 )
@@ -123,8 +123,8 @@ START_COLLECTION = Tool(
     description="Start a collection within a budget of rollouts and cost. It calls models, which costs money, so agree "
     "on the budget with the user. It starts nothing if its plan exceeds the budget.",
     operations=(START, ESTIMATE),
-    takes={**_PLAN, "max_tokens": "max_tokens"},
-    own={**_BUDGET, "idempotency_key": _KEY},
+    mapped_arguments={**_PLAN, "max_tokens": "max_tokens"},
+    own_arguments={**_BUDGET, "idempotency_key": _KEY},
     required=(*_PLANNED, "max_rollouts", "max_cost"),
     writes=True,
     run=_start,

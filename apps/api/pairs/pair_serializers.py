@@ -12,7 +12,7 @@ from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
 from apps.pairs.pair_counts import PairCounts
-from apps.pairs.pair_queues import DEFAULT_PAIRS, MOST
+from apps.pairs.pair_queues import DEFAULT_PAIRS, MAX_PAIRS
 from apps.pairs.pair_sets import PairOrder
 from apps.pairs.provenance import Opinion
 from apps.reviews.models import Review
@@ -185,7 +185,7 @@ class PairVerdictsSerializer(PairVerdictSerializer):
 class AskSerializer(DeclaredFields, serializers.Serializer[Any]):
     name = serializers.CharField(required=False, max_length=150)
     limit = serializers.IntegerField(
-        default=DEFAULT_PAIRS, min_value=1, max_value=MOST, help_text="Maximum number of pairs."
+        default=DEFAULT_PAIRS, min_value=1, max_value=MAX_PAIRS, help_text="Maximum number of pairs."
     )
     overlap = serializers.IntegerField(default=1, min_value=1, max_value=MAX_OVERLAP, help_text="Reviews per pair.")
 

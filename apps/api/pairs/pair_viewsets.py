@@ -97,9 +97,9 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
         Stores nothing. Counts for at most 1.5 seconds.
         """
         rule = self.read_body(PairPreviewRuleSerializer)
-        keep = rule.pop("limit", 0)
+        max_pairs = rule.pop("limit", 0)
         order = PairOrder(**rule)
-        preview = count_pairs(check_collections(order), order.rule, keep=keep)
+        preview = count_pairs(check_collections(order), order.rule, max_pairs=max_pairs)
         return Response(PairPreviewSerializer(preview).data)
 
     @operation(request=AskSerializer, responses={201: QueueSerializer})

@@ -14,7 +14,14 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_choice, read_format, task_number, with_integers
+from apps.api.framework.query_filters import (
+    FlagFilter,
+    IdFilter,
+    read_choice,
+    read_format,
+    task_number_filter,
+    with_integers,
+)
 from apps.api.reviews.queue_serializers import (
     QueueChangeSerializer,
     QueueFiguresSerializer,
@@ -62,7 +69,7 @@ class QueueItemFilter(django_filters.FilterSet):
     )
     skipped = FlagFilter("reviews", label="Skipped items; with `reviewer`, by this reviewer.")
     task = IdFilter("task")
-    task_number = task_number("task__index")
+    task_number = task_number_filter("task__index")
     text = django_filters.CharFilter(label="Words in the task.")
     is_repeated = FlagFilter("is_repeated", label="Items that reviewers see twice.")
 
@@ -130,7 +137,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change name, instructions, overlap, order, lease time or reviewers. Other fields cannot change."""
         queue = self.get_object()
-        context = {"shown": self._answer(queue).data, "moving": {"is_open", "item_count"}}
+        context = {"shown": self._answer(queue).data, "changing": {"is_open", "item_count"}}
         changes = self.read_body(QueueChangeSerializer, partial=True, context=context)
         reviewers = changes.pop("reviewers", None)
         queue = change_queue(queue=queue, changes=changes, reviewers=reviewers, user=self.user)

@@ -14,7 +14,7 @@ from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission, caller_may
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_format, task_number, with_integers
+from apps.api.framework.query_filters import FlagFilter, IdFilter, read_format, task_number_filter, with_integers
 from apps.api.reviews.review_serializers import (
     DraftSerializer,
     ReviewSerializer,
@@ -42,7 +42,7 @@ class ReviewFilter(django_filters.FilterSet):
     collection = IdFilter("rollout__collection", label=f"Reviews of its rollouts. {_HIDDEN}")
     rollout = IdFilter("rollout", label=f"Reviews of this rollout. {_HIDDEN}")
     task = IdFilter("item__task", label=_HIDDEN)
-    task_number = task_number("item__task__index", also=_HIDDEN)
+    task_number = task_number_filter("item__task__index", note=_HIDDEN)
     text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label=f"Words in the task. {_HIDDEN}")
     reviewer = django_filters.CharFilter(field_name="reviewer__username")
     kind = django_filters.ChoiceFilter(choices=list(KINDS.items()), label="Kind of the queue; `score` outside queues.")

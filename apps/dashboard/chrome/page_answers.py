@@ -20,20 +20,21 @@ POLL_ENDED = 286
 
 
 def wants_fragment(request: HttpRequest) -> bool:
+    """Return True if htmx expects a part of the page. Boosted requests get the full page."""
     htmx: Any = getattr(request, "htmx", None)
-    # Going back in the browser history must load the full page, not a partial.
+    # If the browser goes back to a page that htmx has not cached, htmx requests the full page.
     return bool(htmx) and not htmx.boosted and not htmx.history_restore_request
 
 
 def posted(request: HttpRequest) -> QueryDict | None:
-    """Return the data to bind a form with: of a POST, even if empty, otherwise None."""
+    """Return the data to bind a form to: the body of a POST, which may be empty, or None for other methods."""
     return request.POST if request.method == "POST" else None
 
 
 def answer(
     request: HttpRequest, template: str, context: dict[str, Any], *, part: str, status: int = 200
 ) -> HttpResponse:
-    """Return the page. For an htmx request, return only its partial `part`."""
+    """Return the page, or for htmx only the template partial named `part`."""
     name = f"{template}#{part}" if wants_fragment(request) else template
     response = render(request, name, context, status=status)
     response["Vary"] = "HX-Request, Cookie"
@@ -46,14 +47,20 @@ def answer_form(request: HttpRequest, template: str, context: dict[str, Any], *,
 
 
 def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-    """Redirect to another page. For htmx, use a header: it would swap a normal redirect's target into the form."""
+    """Redirect to another page; arguments as for django.shortcuts.redirect.
+
+    htmx gets a header instead of status 302. It would follow a 302 and put the other page into the form.
+    """
     response: HttpResponse = redirect(to, *args, **kwargs)
     return HttpResponseClientRedirect(response["Location"]) if wants_fragment(request) else response
 
 
 @contextmanager
 def show_refusal(request: HttpRequest) -> Iterator[None]:
-    """Show a Refusal raised in the block as an error message, and continue after the block. DiskFull is re-raised."""
+    """Show a Refusal raised in the block as an error message, and continue after the block.
+
+    DiskFull is re-raised, for the page with status 507 (gymweb/failures.py).
+    """
     try:
         yield
     except DiskFull:
@@ -63,22 +70,22 @@ def show_refusal(request: HttpRequest) -> Iterator[None]:
 
 
 def carry_out(
-    request: HttpRequest, work: Callable[[], object], *, said: str = "", then: str, refused: str = ""
+    request: HttpRequest, work: Callable[[], object], *, success: str = "", then: str, refused: str = ""
 ) -> HttpResponse:
-    """Call `work`, show the message `said` and redirect to `then`.
+    """Call `work`, show the message `success` and redirect to the URL `then`.
 
-    If `work` raises a Refusal, show the reason and redirect to `refused` (default: `then`).
+    If `work` raises a Refusal, show its reason instead and redirect to the URL `refused` (default: `then`).
     """
     with show_refusal(request):
         work()
-        if said:
-            messages.success(request, said)
+        if success:
+            messages.success(request, success)
         return redirect(then)
     return redirect(refused or then)
 
 
 def render_bare(template: str, request: HttpRequest, status: HTTPStatus) -> HttpResponse:
-    """Return an error page without running context processors: the database that they read may be what failed."""
+    """Return an error page without context processors: they read the database, which may be unavailable."""
     return HttpResponse(loader.render_to_string(template, {"request_id": request_id_of(request)}), status=status)
 
 
@@ -88,7 +95,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def render_refusal(title: str, detail: str, *, request_id: str) -> str:
-    """Return the page for a request that was refused before a view ran. It reads no session and no database."""
+    """Return the page for a request refused before a view ran. The page uses neither session nor database."""
     return loader.render_to_string("refused.html", {"title": title, "detail": detail, "request_id": request_id})
 
 

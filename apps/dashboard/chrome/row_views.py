@@ -35,23 +35,23 @@ def action_view(
     *,
     page: str | Callable[[Any], str] = "",
     then: str = "",
-    said: str = "",
+    success: str = "",
 ) -> PageView:
     """Return a view that calls `work` with the row of the URL as `argument` and the user, then redirects.
 
     `page` is the name of the row's page, or a function that returns its URL. After success, the view redirects to the
-    list `then` if given, otherwise to `page`. `said` is the success message, in which {0} is the row. A refusal is
-    shown as an error message on `page`, or on the list without a page.
+    list `then` if given, otherwise to `page`. In the message `success`, {0} is the row. A refusal is shown as
+    an error message on `page`, or without `page` on the list.
     """
 
     @allow(POST=permission)
     def view(request: PageRequest, **key: Any) -> HttpResponse:
         row = get_object_or_404(rows, **key)
         # Formatted first, because a deleted row has no id.
-        told = said.format(row)
+        message = success.format(row)
         listed = reverse(f"dashboard:{then}") if then else ""
         back = page(row) if callable(page) else reverse(f"dashboard:{page}", kwargs=key) if page else listed
         given = {argument: row, "user": request.user}
-        return carry_out(request, lambda: work(**given), said=told, then=listed or back, refused=back)
+        return carry_out(request, lambda: work(**given), success=message, then=listed or back, refused=back)
 
     return view

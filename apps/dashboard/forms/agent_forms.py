@@ -11,8 +11,8 @@ from apps.dashboard.forms.fields import (
     JSONTextField,
     NamedForm,
     SecondsField,
-    count_from_one,
     hide_optional_label,
+    set_minimum_to_one,
     slug_field,
 )
 from apps.dashboard.forms.spec_fields import spec_form
@@ -97,7 +97,7 @@ class AgentForm(NamedForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        count_from_one(self, "max_steps", "token_limit")
+        set_minimum_to_one(self, "max_steps", "token_limit")
         for name in ("kind", "server_route", "strict_tools"):
             hide_optional_label(self.fields[name]).required = False
         self.initial.update(self.instance.command_settings)

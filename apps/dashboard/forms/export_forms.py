@@ -60,7 +60,7 @@ class ExportForm(forms.Form):
         for name in ("pair_set", "encoding", "reward_from", *format.choices):
             if name in self.fields:
                 hide_optional_label(self.fields[name])
-        if format.makes != "preferences":
+        if format.row_kind != "preferences":
             del self.fields["pair_set"]
             return
         pair_set.queryset = PairSet.objects.filter(state=PairSet.State.READY).select_related("collection")

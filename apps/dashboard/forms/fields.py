@@ -23,7 +23,7 @@ Choices = Iterable[tuple[Any, Any]]
 
 
 class JSONTextField(forms.JSONField):
-    """JSON, shown indented. Errors name line and column. `kind` is the required type of the value."""
+    """A JSON object or list, shown indented. Errors name line and column. `kind` is the required type, dict or list."""
 
     def __init__(self, *, kind: type, rows: int = 4, **kwargs: Any) -> None:
         self.kind = kind
@@ -48,11 +48,11 @@ class JSONTextField(forms.JSONField):
         except JsonRefused as refusal:
             if refusal.code == "not_json":
                 raise ValidationError(f"Invalid JSON: {refusal.message}.") from None
-            at = f" It is at /{'/'.join(map(str, refusal.path))}." if refusal.path else ""
-            raise ValidationError(f"{refusal.message}{at}") from None
+            place = f" It is at /{'/'.join(map(str, refusal.path))}." if refusal.path else ""
+            raise ValidationError(f"{refusal.message}{place}") from None
         if not isinstance(parsed, self.kind):
-            wanted = "a JSON object: {…}" if self.kind is dict else "a JSON list: […]"
-            raise ValidationError(f"This must be {wanted}.")
+            expected = "a JSON object: {…}" if self.kind is dict else "a JSON list: […]"
+            raise ValidationError(f"This must be {expected}.")
         return parsed
 
     def validate(self, value: Any) -> None:
@@ -160,17 +160,17 @@ def refuse_unstorable(parsed: Any) -> None:
         raise ValidationError(f"{REFUSAL} It is at /{'/'.join(map(str, place))}.")
 
 
-def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: Collection[str] = ()) -> None:
-    """Add the errors of a refused operation to the fields that they name, or else to the form.
+def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, skip: Collection[str] = ()) -> None:
+    """Add each error to the field that it names, or to the form if the form has no such field.
 
-    Skip errors of the fields in `but`, which another form shows.
+    Errors of the fields in `skip` are left out, because another form shows them.
     """
     if isinstance(error, Refusal):
         named = {error.argument: [str(error)]}
     else:
         named = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
     for field, texts in named.items():
-        if field in but:
+        if field in skip:
             continue
         for text in texts:
             form.add_error(field if field in form.fields else None, text)
@@ -178,17 +178,20 @@ def add_errors(form: forms.BaseForm, error: ValidationError | Refusal, *, but: C
 
 @contextmanager
 def show_errors(form: forms.BaseForm) -> Iterator[None]:
-    """Add errors raised in the block to the form, and continue after the block. DiskFull is re-raised."""
+    """Add errors raised in the block to the form, and continue after the block.
+
+    DiskFull is re-raised, for the page with status 507 (gymweb/failures.py).
+    """
     try:
         yield
     except DiskFull:
         raise
-    except (ValidationError, Refusal) as wrong:
-        add_errors(form, wrong)
+    except (ValidationError, Refusal) as error:
+        add_errors(form, error)
 
 
-def add_missing_errors(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
-    """Add errors to the fields that have none yet."""
+def add_errors_to_valid_fields(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
+    """Add errors by field name. Fields that already have errors keep only those."""
     for field, problems in found.items():
         if field not in form.errors:
             for problem in problems:
@@ -196,7 +199,10 @@ def add_missing_errors(form: forms.BaseForm, found: Mapping[str, list[str]]) -> 
 
 
 def hide_optional_label(field: Field) -> Field:
-    """Keep pages from labelling a field "optional": it has a default, or another field decides if it is required."""
+    """Keep pages from labelling this field "optional".
+
+    Use it for fields that have a default, or that are required depending on another field.
+    """
     field.conditional = True  # type: ignore[attr-defined]
     return field
 
@@ -204,13 +210,13 @@ def hide_optional_label(field: Field) -> Field:
 def filter_choice(
     label: str, choices: Choices | Callable[[], Choices], *, empty_label: str = "any"
 ) -> forms.ChoiceField:
-    """Return a filter field. `empty_label` is the label of its empty choice, which does not filter."""
-    given = choices if callable(choices) else lambda: choices
-    return forms.ChoiceField(label=label, choices=lambda: [("", empty_label), *given()], required=False)
+    """Return the field of a filter. `empty_label` is the label of the choice that turns the filter off."""
+    read_choices = choices if callable(choices) else lambda: choices
+    return forms.ChoiceField(label=label, choices=lambda: [("", empty_label), *read_choices()], required=False)
 
 
 def is_any_set(form: forms.BaseForm, names: Iterable[str]) -> bool:
-    """Return True if one of the fields is invalid or differs from its default."""
+    """Return True if any of the fields is invalid or differs from its default."""
     return any(name in form.fields and (name in form.errors or _is_set(form, name)) for name in names)
 
 
@@ -220,11 +226,8 @@ def _is_set(form: forms.BaseForm, name: str) -> bool:
     return field.has_changed(default, form[name].value())
 
 
-def count_from_one(form: forms.BaseForm, *names: str) -> None:
-    """Set the minimum of positive number fields to 1.
-
-    Django's fields start at 0, whatever the model's validators are.
-    """
+def set_minimum_to_one(form: forms.BaseForm, *names: str) -> None:
+    """Set the minimum of fields to 1. Django always sets that of a PositiveIntegerField to 0."""
     for name in names:
         field = form.fields[name]
         field.widget.attrs["min"] = 1
@@ -232,8 +235,8 @@ def count_from_one(form: forms.BaseForm, *names: str) -> None:
         field.validators.append(MinValueValidator(1))
 
 
-class NamedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
-    """Form of an object with a slug. The slug of an existing object cannot change: URLs and other objects use it."""
+class NamedForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes type arguments only in stubs
+    """Form of an object with a slug. A saved slug cannot change, because URLs and other objects use it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -241,15 +244,15 @@ class NamedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             del self.fields["slug"]
 
     def clean_slug(self) -> str:
-        """Return the given slug, or one made of the name."""
+        """Return the slug, by default the slugified name."""
         given: str = self.cleaned_data["slug"]
         if given or not (name := self.cleaned_data.get("name")):
             return given
-        made: str = slugify(name)[:SLUG_CHARACTERS].strip("-")
-        if not made:
+        slug: str = slugify(name)[:SLUG_CHARACTERS].strip("-")
+        if not slug:
             raise ValidationError("Give a slug: the name has no letters from a to z and no digits.", code="required")
-        _refuse_reserved(made)
-        return made
+        _refuse_reserved(slug)
+        return slug
 
 
 class ServerForm(NamedForm):
@@ -263,32 +266,29 @@ class ServerForm(NamedForm):
     )
     forget_key = forms.BooleanField(label="Remove the stored key", required=False)
     key_owner = ""
-    """The field that the key belongs to, for example "base URL". A changed value needs the key again."""
+    """Name of the setting that the key is bound to, for example "base URL". Users who change it must enter the key."""
     no_key_help = ""
     """Help text of the key field while no key is stored."""
     conditional: tuple[str, ...] = ()
-    """Fields that the database allows to be empty but one kind of server requires.
-
-    Pages must not label them "optional".
-    """
+    """Fields that only some kinds of servers require. Pages must not label them "optional"."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        count_from_one(self, "max_tries", "concurrency")
+        set_minimum_to_one(self, "max_tries", "concurrency")
         for name in self.conditional:
             hide_optional_label(self.fields[name])
         if hint := self.instance.api_key_hint:
-            kept = f"Leave this empty to keep the key. If you change the {self.key_owner}, enter the key again."
-            self.fields["api_key"].help_text = f"A key is stored (…{hint.lstrip('.…')}). {kept}"
+            advice = f"Leave this empty to keep the key. If you change the {self.key_owner}, enter the key again."
+            self.fields["api_key"].help_text = f"A key is stored (…{hint.lstrip('.…')}). {advice}"
         else:
             self.fields["api_key"].help_text = self.no_key_help
             del self.fields["forget_key"]
 
     def given_key(self) -> str | None:
-        """Return the key as typed, "" to remove the stored key, or None to keep it."""
-        typed: str = self.cleaned_data["api_key"]
-        if typed:
-            return typed
+        """Return the entered key, "" to remove the stored key, or None to keep it."""
+        entered: str = self.cleaned_data["api_key"]
+        if entered:
+            return entered
         return "" if self.cleaned_data.get("forget_key") else None
 
 

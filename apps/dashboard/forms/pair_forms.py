@@ -8,7 +8,7 @@ from apps.dashboard.forms.fields import hide_optional_label, is_any_set
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
-from apps.pairs.pair_queues import DEFAULT_PAIRS, MOST
+from apps.pairs.pair_queues import DEFAULT_PAIRS, MAX_PAIRS
 from apps.pairs.pair_sets import PairOrder
 from apps.reviews.models.queues import MAX_OVERLAP
 from apps.rollouts.models import Collection
@@ -56,23 +56,24 @@ class DecisionForm(forms.Form):
     reason = forms.CharField(required=False, max_length=500)
 
 
-class MarkedForm(DecisionForm):
-    """Apply one decision to several pairs of the current view."""
+class SelectedPairsForm(DecisionForm):
+    """One decision about the selected pairs of a set."""
 
     pair = forms.ModelMultipleChoiceField(queryset=PreferencePair.objects.none())
 
 
-class AskForm(forms.Form):
+class PairQueueForm(forms.Form):
     """Field names are the arguments of create_pair_queue; empty fields have defaults."""
 
     name = forms.CharField(required=False, max_length=150)
-    limit = forms.IntegerField(label="Maximum pairs", required=False, min_value=1, max_value=MOST)
+    limit = forms.IntegerField(label="Maximum pairs", required=False, min_value=1, max_value=MAX_PAIRS)
     overlap = forms.IntegerField(label="Reviews per pair", required=False, min_value=1, max_value=MAX_OVERLAP)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
+        """Return the arguments that the user gave."""
         return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
 
 
-ASK = {"usual": DEFAULT_PAIRS, "most": MOST, "overlap": MAX_OVERLAP}
-"""Limits shown on the page of a pair set."""
+QUEUE_LIMITS = {"default_pairs": DEFAULT_PAIRS, "max_pairs": MAX_PAIRS, "max_overlap": MAX_OVERLAP}
+"""Default and limits of a review queue, for the page of a pair set."""

@@ -66,7 +66,7 @@ worker_drain = action_view(
     Worker,
     "worker",
     then="worker_list",
-    said="Worker #{0.pk} drains: it stops after its running rollouts.",
+    success="Worker #{0.pk} drains: it stops after its running rollouts.",
 )
 
 

@@ -33,7 +33,7 @@ FORMATS = [
         slug="art_trajectories",
         title="ART trajectories",
         trainer="ART",
-        makes="scored",
+        row_kind="scored",
         rows=trajectory_rows,
         features=lambda _: {
             "messages_and_choices": "json[]",

@@ -47,7 +47,7 @@ FORMATS = [
         slug="axolotl_sft",
         title="Axolotl SFT",
         trainer="Axolotl",
-        makes="demonstrations",
+        row_kind="demonstrations",
         rows=sft_rows,
         features=lambda options: {"messages": "json[]", **({"tools": "json[]"} if options.tools == "column" else {})},
         choices={
@@ -66,7 +66,7 @@ FORMATS = [
         slug="axolotl_dpo",
         title="Axolotl DPO, as text",
         trainer="Axolotl",
-        makes="preferences",
+        row_kind="preferences",
         rows=dpo_rows,
         features=lambda _: {"prompt": "string", "chosen": "string", "rejected": "string"},
         choices={

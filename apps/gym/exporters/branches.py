@@ -21,7 +21,7 @@ def offer_branches(format: Format) -> Format:
 
     Archives of whole rollouts are unchanged: they have a row for each rollout, or the option already.
     """
-    if format.makes not in _SOURCES or format.keeps_all:
+    if format.row_kind not in _SOURCES or format.keeps_all:
         return format
 
     def rows(attempt: Attempt, options: Options) -> Iterator[Row]:

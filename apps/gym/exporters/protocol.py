@@ -1,6 +1,6 @@
-"""The exporter interface: a pure function from attempts, pairs or tasks to the rows of one trainer, and its options.
+"""The interface of export formats. A format turns attempts, pairs or tasks into the rows of one trainer.
 
-Options with which the trainer would silently corrupt the data are refused before anything is written.
+Some trainers silently corrupt certain data. Options that lead to this are refused before anything is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,41 +18,45 @@ Row = dict[str, Any]
 Feature = Literal["json", "json[]", "string", "bool", "int64", "float64", "int32[]", "float32[]", "image[]", "turn[]"]
 """The type of a column, for dataset cards and Parquet.
 
-Arrow must never infer nested types: it unifies the arguments of different calls and writes nulls into them. Rows have
-images as data URLs, Parquet files have their bytes. A turn has the texts `from` and `value`.
+Types are declared, because Arrow would infer one struct type for the arguments of all calls and fill the gaps with
+nulls. Columns of type `image[]` contain data URLs in rows and image bytes in Parquet. A `turn` has the texts `from` and
+`value`.
 """
 
 Encoding = Literal["jsonl", "jsonl.gz", "parquet"]
 
 RowKind = Literal["demonstrations", "preferences", "labels", "tasks", "scored"]
-"""What a format trains on: attempts to imitate, preference pairs, attempts labelled good or bad, tasks, or all attempts
-with their rewards.
+"""The kind of rows of a format: attempts to imitate, preference pairs, attempts labelled good or bad, tasks, or all
+attempts with their rewards.
 """
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of the rewards of all attempts at one task in a collection. `size` counts attempts with a reward."""
+    """Statistics of the rewards at one task in a collection.
+
+    `size` counts the attempts with a reward, `solved` those that solve the task. `std` is that of the population.
+    """
 
     size: int
     mean: float
     std: float
-    least: float
-    most: float
+    lowest: float
+    highest: float
     solved: int
 
     @property
     def zero_variance(self) -> bool:
         """Return True if all rewards are equal.
 
-        Compares the range, because `std == 0` misses equal floats whose mean is rounded.
+        Compares the range: rounding of the mean can make `std` of equal rewards differ from 0.
         """
-        return self.most - self.least < 1e-8
+        return self.highest - self.lowest < 1e-8
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout with its trace: linear, or a graph for formats with the option `branches`.
 
-    `columns` describe the origin of the row and are not trained on.
+    `columns` are extra columns that describe the origin of the row.
     """
 
     events: list[TraceUnion]
@@ -65,7 +69,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """How the server computed captured logprobs, as in vLLM's --logprobs-mode; empty if unknown."""
     agent: str = ""
     provider: str = ""
-    """The provider of the policy model, as in its settings; empty if unknown."""
+    """The provider of the policy model, for example `vllm`; empty if unknown."""
     task_index: int = 0
     repeat: int = 0
     ended: float = 0.0
@@ -77,11 +81,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     override: dict[str, Any] = {}
     """The reward override: reward, reason and the verifier's reward. Empty without an override."""
     masked: frozenset[int] = frozenset()
-    """Positions, from 1, of model calls to exclude from the loss, because other rows train on them."""
+    """Positions, from 1, of the model calls to leave out of the loss, because another row trains on them."""
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two attempts at the same task. `columns` belong to the pair. `margin` is None for verdicts."""
+    """Two attempts at the same task.
+
+    `margin` is the chosen reward minus the rejected one, or None if reviewers decided. `columns` are extra columns.
+    """
 
     chosen: Attempt
     rejected: Attempt
@@ -90,16 +97,15 @@ class Preference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A task for a trainer's own policy.
+    """A task, for trainers that generate rollouts.
 
-    `group` has the statistics of its attempts so far.
-
-    `asked` is the task row with the full prompt that attempts get, or None if it cannot be built. `tools` are offered
-    by the task or the environment; empty if none or unknown. `agent_ref` is the agent of imported attempts.
+    `prompted_task` is the task row with the full prompt of the agent, or None if that cannot be built. `tools` are
+    those of the task or its environment; empty if there are none or they are unknown. `agent_ref` is the agent of
+    imported attempts. `group` has statistics of the attempts so far.
     """
 
     task: TaskRow
-    asked: TaskRow | None
+    prompted_task: TaskRow | None
     agent: str
     dataset: str
     tools: list[Tool] = []
@@ -252,34 +258,34 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     title: str
     trainer: str
-    makes: RowKind
+    row_kind: RowKind
     rows: Callable[[Any, Options], Iterator[Row]]
-    """Yield the rows of one input: an Attempt, a Preference or a TaskPrompt, depending on `makes`.
+    """Yield the rows of one input: an Attempt, a Preference or a TaskPrompt, depending on `row_kind`.
 
     Raises Dropped before the first row if the input is not exported.
     """
     features: Callable[[Options], dict[str, Feature]]
-    """The type of every column that a row may have."""
+    """Return the type of each column that a row may have."""
     choices: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """The values of each option that this format has. The first is the default."""
+    """The supported options with their values. The first value is the default."""
     refused: Mapping[tuple[str, str], str] = MappingProxyType({})
-    """Values of options that the trainer would corrupt, with the reason."""
+    """Reasons to refuse an option's value, by (option, value): the trainer would corrupt the data."""
     encodings: tuple[Encoding, ...] = ("jsonl", "jsonl.gz", "parquet")
     """The first is the default."""
     image_encodings: tuple[Encoding, ...] = ("parquet",)
     """The encodings that can hold a column of images."""
     note: str = ""
-    """What the loss of the trainer covers, and common mistakes."""
+    """Help text for users: what the trainer's loss covers, and common mistakes."""
     companions: Callable[[Mapping[str, str], Options], dict[str, str]] = lambda _files, _options: {}
-    """Return further files for the trainer by name, given the file names of the data by split."""
+    """Return the contents of additional files by name. The first argument has the names of the row files by split."""
     needs_tokens: bool = False
     """True if rows are made of captured token IDs."""
     keeps_all: bool = False
-    """True if rows are for archiving and re-verifying, not training: then held-out tasks are included."""
+    """True if the format is for archives and re-verification. Then exports include held-out tasks."""
     reads_graph: bool = False
     """True if rows are made of whole traces, with all branches of a graph."""
     omits_tokens: bool = False
-    """True if rows of a scored format have no token IDs, so that credentials in them can be masked."""
+    """True if rows of a scored format have no token IDs. Only then can credentials in them be masked."""
 
 
 def find_encodings(format: Format, options: Options) -> tuple[Encoding, ...]:
@@ -288,10 +294,11 @@ def find_encodings(format: Format, options: Options) -> tuple[Encoding, ...]:
 
 
 NUMBERS = frozenset({"good_from"})
+"""Options whose value is any number. Their entry in `Format.choices` only shows that the format supports them."""
 
 
 def resolve_options(format: Format, given: Mapping[str, Any]) -> Options:
-    """Return the options of an export, with the format's defaults. Raises OptionRefused."""
+    """Return the options of an export; those not given have the format's defaults. Raises OptionRefused."""
     resolved: dict[str, Any] = {name: values[0] for name, values in format.choices.items() if name not in NUMBERS}
     for name, value in given.items():
         if name not in format.choices:

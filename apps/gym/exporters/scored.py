@@ -52,7 +52,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options, silent_turns=True)
     segments: Sequence[tuple[Segment | None, list[Sampled]]] = join_attempt(attempt, options)
     reward = attempt.reward
-    alone = Group(size=1, mean=reward, std=0.0, least=reward, most=reward, solved=int(reward >= 1.0))
+    alone = Group(size=1, mean=reward, std=0.0, lowest=reward, highest=reward, solved=int(reward >= 1.0))
     common = {
         "prompt": whole.prompt,
         "completion": whole.completion,
@@ -108,7 +108,7 @@ FORMATS = [
         slug="scored_rollouts",
         title="Scored rollouts with groups and tokens",
         trainer="Any",
-        makes="scored",
+        row_kind="scored",
         rows=scored_rows,
         features=lambda _: {
             "prompt": "json[]",

@@ -189,9 +189,9 @@ def opened_row(task: TaskPrompt, options: Options) -> TaskRow:
     """Return the row with the prompt that `options.opening` selects. Raises Dropped."""
     if options.opening == "task":
         return task.task
-    if task.asked is None:
+    if task.prompted_task is None:
         raise Dropped("prompt_template_gap")
-    return task.asked
+    return task.prompted_task
 
 
 def question_messages(task: TaskPrompt, options: Options) -> list[Message]:

@@ -62,7 +62,7 @@ FORMATS = [
         slug="verl_sft",
         title="verl SFT",
         trainer="verl",
-        makes="demonstrations",
+        row_kind="demonstrations",
         rows=sft_rows,
         features=lambda options: {
             "messages": "string",
@@ -89,7 +89,7 @@ FORMATS = [
         slug="verl_rl",
         title="verl RL, prompts",
         trainer="verl",
-        makes="tasks",
+        row_kind="tasks",
         rows=rl_rows,
         features=lambda options: {
             "data_source": "string",

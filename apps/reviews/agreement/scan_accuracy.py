@@ -52,7 +52,7 @@ def read_accuracy(scan: Scan) -> Accuracy:
     Only the first reviews of people who could not see results count. The answer of most reviewers of a rollout is taken
     as true.
     """
-    choices = [choice.lower() for choice in scan.asked.choices]
+    choices = [choice.lower() for choice in scan.judge_question.choices]
     blind = Review.objects.independent().filter(
         queue__in=Queue.objects.blind().values("pk"), could_see_results=False, seq=None
     )

@@ -19,21 +19,24 @@ from apps.tasks.deletion_jobs import DeletionJob
 from apps.tasks.models import Dataset, DatasetVersion
 
 MAX_FLOAT = 1e308
-"""Bound of numbers in check constraints: values within ± MAX_FLOAT are neither infinite nor NaN."""
+"""Check constraints limit numbers to ± MAX_FLOAT, which excludes infinity and NaN."""
 
 
 class CollectionQuerySet(models.QuerySet["Collection"]):
     def present(self) -> "CollectionQuerySet":
-        """Exclude collections that are being deleted."""
+        """Leave out collections that are being deleted."""
         return self.filter(is_being_deleted=False)
 
     def listed(self) -> "CollectionQuerySet":
-        """Exclude archived collections too."""
+        """Leave out collections that are archived or being deleted."""
         return self.present().filter(archived_at__isnull=True)
 
 
 class Collection(models.Model):
-    """One rollout collection: dataset version × agent × policy model × repeats. The engine maintains its counters."""
+    """Rollouts of one agent and policy model on the tasks of a dataset version, several times each.
+
+    The engine maintains the counters.
+    """
 
     class State(models.TextChoices):
         PLANNING = "planning", "planning"
@@ -134,7 +137,7 @@ class Collection(models.Model):
         default=False, help_text="A worker is deleting it; pages and API no longer show it"
     )
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
-    # Null without a key, so that plans without a key do not collide.
+    # Null if the request had no key: unique constraints ignore null.
     idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001
     plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the request with that key")
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
@@ -175,7 +178,7 @@ class Collection(models.Model):
     class Meta:
         ordering = ["-id"]
         constraints = [
-            # A key belongs to its user. Commands have no user and share one set of keys.
+            # Each user has separate idempotency keys. Commands have no user and share one set of keys.
             models.UniqueConstraint(fields=["idempotency_key", "created_by"], name="collection_key_of_a_person"),
             models.UniqueConstraint(
                 fields=["idempotency_key"], condition=Q(created_by__isnull=True), name="collection_key_of_commands"
@@ -230,6 +233,7 @@ class Collection(models.Model):
 
     @property
     def ended(self) -> int:
+        """Return the number of rollouts that have ended."""
         return self.completed + self.failed + self.cancelled
 
     @property
@@ -239,8 +243,8 @@ class Collection(models.Model):
     @property
     def snapshot_digest(self) -> str:
         """Return the SHA-256 of the snapshot. Collections with equal digests ran with the same settings."""
-        written = json.dumps(self.snapshot, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(written.encode()).hexdigest()
+        canonical = json.dumps(self.snapshot, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
     def mean_reward(self) -> float | None:
@@ -248,6 +252,7 @@ class Collection(models.Model):
 
     @property
     def is_finished(self) -> bool:
+        """Return True if the collection is completed or cancelled."""
         return self.state in {self.State.COMPLETED, self.State.CANCELLED}
 
     @property

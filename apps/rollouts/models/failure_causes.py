@@ -1,4 +1,4 @@
-"""Why rollouts failed or got a low reward, grouped by normalised text."""
+"""Causes of failed and unsolved rollouts, grouped by normalised text."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from apps.rollouts.models.rollouts import Rollout
 
 
 class FailureCause(models.Model):
-    """A cause of failures in one collection."""
+    """A cause that rollouts of one collection share."""
 
     class Source(models.TextChoices):
         VERIFIER = "verifier", "Verifier explanation"
@@ -31,7 +31,7 @@ class FailureCause(models.Model):
 
 
 class RolloutCause(models.Model):
-    """The cause of one unsolved rollout: at most one for each source. The indexing job writes it."""
+    """A cause of one failed or unsolved rollout, at most one per source. The indexing job writes it."""
 
     pk = models.CompositePrimaryKey("rollout_id", "source")
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="causes", db_index=False)

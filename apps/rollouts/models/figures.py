@@ -9,10 +9,14 @@ from apps.rollouts.models.collections import Collection
 SPAN_BITS = 4
 """A span is 16 successive task ids. Its number is `task_id >> SPAN_BITS`. Blocks and marks refer to spans."""
 LAST_SPAN = 2 ** (63 - SPAN_BITS) - 1
+"""The span of the largest 64-bit id."""
 
 
 class KeptFigures(models.Model):
-    """Figures of a collection, or of a policy model by version. A worker computes rows with `wanted_at`."""
+    """Cached statistics: of a collection, or of a policy model by version.
+
+    If `wanted_at` is set, a worker computes them again.
+    """
 
     collection = models.OneToOneField(Collection, null=True, on_delete=models.CASCADE, related_name="kept_figures")
     policy_model = models.OneToOneField(PolicyModel, null=True, on_delete=models.CASCADE, related_name="kept_figures")
@@ -66,7 +70,7 @@ class FigureBlock(models.Model):
 
 
 class FigureMark(models.Model):
-    """Marks a span as changed since its block was counted. Inserted with the change, without a lock."""
+    """Marks a span whose rollouts changed. Inserted in the transaction of the change, without a lock on the block."""
 
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="figure_marks", db_index=False)
     span = models.BigIntegerField()

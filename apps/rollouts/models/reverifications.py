@@ -12,7 +12,10 @@ from apps.rollouts.models.rollouts import Rollout
 
 
 class Reverification(RetriedJob):
-    """Reverification of a collection from its traces, without inference. A user applies the results."""
+    """Runs the verifier again on stored traces of a collection, without calls of the policy model.
+
+    Rollouts change only when a user applies the results.
+    """
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -53,16 +56,17 @@ class Reverification(RetriedJob):
 
     @property
     def done(self) -> int:
+        """Return the number of rollouts that the verifier has processed."""
         return self.verified + self.failed
 
     @property
     def is_settled(self) -> bool:
-        """Return True unless a worker still verifies or applies results."""
+        """Return True unless a worker still has to verify or apply results."""
         return self.state not in {self.State.QUEUED, self.State.VERIFYING, self.State.APPLYING}
 
 
 class ReverifiedReward(models.Model):
-    """The old reward of one rollout and the new one, or the error that prevented it. Kept as history."""
+    """The old and the new reward of one rollout, or the error of its verification. Kept as history."""
 
     class Fate(models.TextChoices):
         APPLIED = "applied", "applied"

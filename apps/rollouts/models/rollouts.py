@@ -20,9 +20,10 @@ from apps.tasks.parent_spans import span
 from apps.tasks.stored_images import with_images
 
 ALL_TOKENS = Cast("input_tokens", models.BigIntegerField()) + F("output_tokens")
-"""Input plus output tokens, as a 64-bit integer: the sum of two large columns exceeds 32 bits."""
+"""Input plus output tokens. Cast to 64 bits, because the sum of two 32-bit columns may overflow."""
 HAS_ENDED = Q(finished_at__isnull=False)
 UNUSUAL_STOP = ~Q(stop_reason="") & ~Q(stop_reason="answered")
+"""Rollouts that stopped, but not because the model answered."""
 
 
 class RolloutQuerySet(models.QuerySet["Rollout"]):
@@ -45,11 +46,9 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
         return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
 
     def of_collections(self, collections: QuerySet[Collection], *, version: str = "") -> "RolloutQuerySet":
-        """Return rollouts of these collections ordered by id.
-
-        With a version filter, restrict the id range to the first and last rollout of that version.
-        """
+        """Return rollouts of these collections, ordered by id. `version` selects those of one model version."""
         if version:
+            # Also limits the ids to those between the first and the last rollout of the version.
             return span(self, "collection_id", collections, model_version=version).filter(model_version=version)
         return span(self, "collection_id", collections)
 
@@ -83,7 +82,7 @@ class Rollout(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims; with `lease`, a fencing token")
     failures = models.PositiveSmallIntegerField(default=0, help_text="Counted failed attempts")
     lost = models.PositiveSmallIntegerField(default=0, help_text="Number of workers lost while running it")
-    # No foreign key: a fencing token is compared, never followed, and the hot table needs one index less.
+    # Not a foreign key: it is only compared, as a fencing token. This saves an index on a table with many writes.
     lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
 
     model_version = models.CharField(max_length=200, blank=True, help_text="Version of the policy model at the start")
@@ -156,8 +155,8 @@ class Rollout(models.Model):
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
             models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
-            # Pages of lists, ordered by id or reward. Partial indexes on columns with one dominant value exclude it, so
-            # that typical rollouts cost the engine few index entries.
+            # For pages of lists, ordered by id or reward. Indexes leave out the most common value of a column, so that
+            # most rollouts need few index entries.
             models.Index(fields=["collection", "id"], name="rollout_page"),
             models.Index(fields=["reward", "id"], condition=Q(reward__isnull=False), name="rollout_best"),
             models.Index(
@@ -194,13 +193,13 @@ class Rollout(models.Model):
         return self.repeat + 1
 
     def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
-        """Return the events on the main path of the latest attempt, with images. `tokens` adds packed tokens."""
+        """Return the events on the main path of the latest attempt, with images. `tokens` as in `graph`."""
         return self.graph(tokens=tokens, images=True).main
 
     def graph(self, *, attempt: int | None = None, tokens: bool = False, images: bool = False) -> TraceGraph:
         """Return the graph of an attempt, by default the latest.
 
-        `tokens` adds packed tokens to model calls. `images` puts images in place of references.
+        `tokens` adds token IDs and logprobs to model calls. `images` replaces image references by the images.
         """
         columns = ("payload", "tokens") if tokens else ("payload",)
         number = self.attempt if attempt is None else attempt
@@ -233,6 +232,7 @@ class TraceEvent(models.Model):
 
     @property
     def fields(self) -> dict[str, Any]:
+        """Return the payload as a dict, without its struct."""
         parsed: dict[str, Any] = orjson.loads(self.payload)
         return parsed
 

@@ -70,7 +70,7 @@ class Scan(Dated):
         return f"scan #{self.pk}"
 
     @property
-    def asked(self) -> Question:
+    def judge_question(self) -> Question:
         return Question(text=self.question, kind=cast(AnswerKind, self.kind), labels=self.labels)
 
     @property
@@ -79,14 +79,14 @@ class Scan(Dated):
 
     @property
     def is_settled(self) -> bool:
-        """Return True unless workers ask the judge."""
+        """Return True unless workers are calling the judge."""
         return self.state != self.State.RUNNING
 
 
 class ScanAnswer(models.Model):
-    """The answer for one rollout, or the error that prevented it.
+    """The judge's answer about one rollout, or the error of the call.
 
-    Until then, the row is pending. A worker leases it until `leased_until` (database clock) and asks the judge.
+    A pending row has neither. A worker leases it until `leased_until` (database clock) and calls the judge.
     """
 
     class State(models.TextChoices):

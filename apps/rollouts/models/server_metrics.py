@@ -9,7 +9,7 @@ from apps.rollouts.models.collections import Collection
 
 
 class ServerMetrics(RetriedJob):
-    """A job that requests `/aggregate_metrics` of a server, and the last reply. A failed request does not change it."""
+    """A job that requests `/aggregate_metrics` of a server. It keeps the last reply, even if a later request fails."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"

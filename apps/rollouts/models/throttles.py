@@ -1,4 +1,4 @@
-"""The state of flow control for endpoints that throttle."""
+"""Rate limits of endpoints that throttle."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from apps.policies.models import PolicyModel
 
 
 class Throttle(models.Model):
-    """Flow control of one endpoint for all workers. An endpoint that never throttled has no row."""
+    """The rate limit of one endpoint, shared by all workers. Endpoints that never throttled have no row."""
 
     policy_model = models.OneToOneField(PolicyModel, null=True, blank=True, on_delete=models.CASCADE)
     environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)

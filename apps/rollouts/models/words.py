@@ -9,7 +9,7 @@ from apps.rollouts.models.rollouts import Rollout
 
 
 class DocumentField(models.TextField):  # type: ignore[type-arg]
-    """Words with positions, which the database indexes.
+    """The words of a text with their positions, indexed by the database.
 
     In PostgreSQL a tsvector; in SQLite the words in order, separated by spaces, indexed by an FTS5 table (see the
     migration). apps/rollouts/search/word_index.py writes both.

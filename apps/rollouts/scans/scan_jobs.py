@@ -148,7 +148,7 @@ class _Turn:
         return claim_rollouts(self._scan, lease=self._lease, limit=IN_FLIGHT - len(self._running))
 
     def _start(self, rows: list[ScanAnswer]) -> None:
-        question = self._scan.asked
+        question = self._scan.judge_question
         for row in rows:
             asking = self._ask(row, question, _read(row))
             self._running.add(self._runner.get_loop().create_task(asking))

@@ -82,12 +82,12 @@ def task(**fields: Any) -> TaskPrompt:
     }
     return TaskPrompt(
         task={**asked, **fields},
-        asked={**asked, **fields},
+        prompted_task={**asked, **fields},
         agent="simple_agent",
         dataset="weather_agent",
         environment="weather",
         tools=TOOLS,
         split="train",
         task_id="task-0",
-        group=Group(size=4, mean=0.5, std=0.5, least=0.0, most=1.0, solved=2),
+        group=Group(size=4, mean=0.5, std=0.5, lowest=0.0, highest=1.0, solved=2),
     )

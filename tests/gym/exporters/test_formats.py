@@ -26,9 +26,11 @@ PAIR_COLUMNS = {
     **{name: COLUMNS[name] for name in ("collection_id", "dataset", "task_id", "task_index")},
 }
 unhurried = settings(max_examples=40)
-MADE_OF_ATTEMPTS = [slug for slug, format in FORMATS.items() if format.makes in {"demonstrations", "labels", "scored"}]
-MADE_OF_PAIRS = [slug for slug, format in FORMATS.items() if format.makes == "preferences"]
-MADE_OF_TASKS = [slug for slug, format in FORMATS.items() if format.makes == "tasks"]
+MADE_OF_ATTEMPTS = [
+    slug for slug, format in FORMATS.items() if format.row_kind in {"demonstrations", "labels", "scored"}
+]
+MADE_OF_PAIRS = [slug for slug, format in FORMATS.items() if format.row_kind == "preferences"]
+MADE_OF_TASKS = [slug for slug, format in FORMATS.items() if format.row_kind == "tasks"]
 
 
 def all_options(format: Format) -> list[Options]:

@@ -36,7 +36,7 @@ def test_a_pair_is_a_shared_prompt_and_two_continuations():
     assert nulls(made) == []
 
 
-@pytest.mark.parametrize("slug", [slug for slug, one in FORMATS.items() if one.makes == "preferences"])
+@pytest.mark.parametrize("slug", [slug for slug, one in FORMATS.items() if one.row_kind == "preferences"])
 def test_no_row_of_a_pair_has_a_margin_that_a_trainer_takes_unasked(slug):
     """TRL's RewardTrainer would: OpenRLHF's does only where it is told to, and takes 0 for a row without."""
     sides = [Attempt(events=trace(turn(said(text))), task=row(), reward=math.nan) for text in ("22", "30")]

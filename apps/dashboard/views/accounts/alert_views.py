@@ -51,7 +51,12 @@ def alert_edit(request: PageRequest, pk: int | None = None) -> HttpResponse:
 
 
 alert_delete = action_view(
-    Permission.CONFIGURE, delete_subscription, Subscription, "subscription", then="alert_list", said="{0} is deleted."
+    Permission.CONFIGURE,
+    delete_subscription,
+    Subscription,
+    "subscription",
+    then="alert_list",
+    success="{0} is deleted.",
 )
 alert_test = action_view(
     Permission.CONFIGURE,
@@ -59,7 +64,7 @@ alert_test = action_view(
     Subscription,
     "subscription",
     page="alert_detail",
-    said="The test is queued. Reload the page to see its result.",
+    success="The test is queued. Reload the page to see its result.",
 )
 delivery_replay = action_view(
     Permission.CONFIGURE,
@@ -67,5 +72,5 @@ delivery_replay = action_view(
     Delivery,
     "delivery",
     page=lambda delivery: reverse("dashboard:alert_detail", args=[delivery.subscription_id]),
-    said="The delivery is queued again.",
+    success="The delivery is queued again.",
 )

@@ -34,5 +34,5 @@ invitation_revoke = action_view(
     Invitation,
     "invitation",
     then="people",
-    said="The invitation is revoked. Its link no longer works.",
+    success="The invitation is revoked. Its link no longer works.",
 )

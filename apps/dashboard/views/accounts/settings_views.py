@@ -125,7 +125,7 @@ redaction_delete = action_view(
     RedactionPattern,
     "pattern",
     then="redaction",
-    said="Deleted. Redacted text stays redacted.",
+    success="Deleted. Redacted text stays redacted.",
 )
 
 

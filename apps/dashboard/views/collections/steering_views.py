@@ -45,10 +45,10 @@ collection_pause = action_view(
     Collection,
     "collection",
     page="collection_detail",
-    said="{0} is paused. Running rollouts finish, and no new ones start.",
+    success="{0} is paused. Running rollouts finish, and no new ones start.",
 )
 collection_resume = action_view(
-    Permission.COLLECT, resume_collection, Collection, "collection", page="collection_detail", said="{0} continues."
+    Permission.COLLECT, resume_collection, Collection, "collection", page="collection_detail", success="{0} continues."
 )
 
 
@@ -79,7 +79,7 @@ collection_server_metrics = action_view(
     _PRESENT.select_related("environment"),
     "collection",
     page="collection_detail",
-    said="Metrics of the resource server requested.",
+    success="Metrics of the resource server requested.",
 )
 
 
@@ -120,7 +120,7 @@ collection_archive = action_view(
     _PRESENT,
     "collection",
     page="collection_detail",
-    said="{0} is archived and hidden from lists.",
+    success="{0} is archived and hidden from lists.",
 )
 collection_restore = action_view(
     Permission.COLLECT,
@@ -128,7 +128,7 @@ collection_restore = action_view(
     _PRESENT,
     "collection",
     page="collection_detail",
-    said="{0} is restored to the lists.",
+    success="{0} is restored to the lists.",
 )
 
 

@@ -50,7 +50,7 @@ def suite_edit(request: PageRequest, slug: str = "") -> HttpResponse:
 
 
 suite_delete = action_view(
-    Permission.COLLECT, delete_suite, _SUITES, "suite", then="suite_list", said="The suite {0} is deleted."
+    Permission.COLLECT, delete_suite, _SUITES, "suite", then="suite_list", success="The suite {0} is deleted."
 )
 
 

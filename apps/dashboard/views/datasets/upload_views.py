@@ -167,7 +167,7 @@ def upload_discard(request: PageRequest, pk: int) -> HttpResponse:
     return carry_out(
         request,
         lambda: discard_upload(upload=upload, user=request.user),
-        said=f"{upload.filename or 'The file'} is discarded.",
+        success=f"{upload.filename or 'The file'} is discarded.",
         then=reverse("dashboard:dataset_detail", args=[upload.dataset.slug]),
         refused=reverse("dashboard:upload_detail", args=[pk]),
     )
@@ -197,5 +197,5 @@ mapping_delete = action_view(
     ColumnMapping,
     "mapping",
     then="mapping_list",
-    said="The mapping {0.name} is deleted. Earlier uploads are unchanged.",
+    success="The mapping {0.name} is deleted. Earlier uploads are unchanged.",
 )

@@ -1,4 +1,4 @@
-"""Exports: files for trainers, with their manifests."""
+"""Pages of exports: list, create, show and download files for trainers."""
 
 import json
 from collections.abc import Mapping
@@ -45,12 +45,13 @@ from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection
 from apps.rollouts.search.keyset_pages import page_by_id
 
-FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
-MOST_SHOWN = 4_000
+PREFILLED_FIELDS = ("collection", "pair_set", "q", "rollouts")
+"""Form fields that links to the page may set in the URL."""
+FIRST_ROW_CHARACTERS = 4_000
 """Maximum characters shown of the first row."""
-MOST_SENDS = 20
+MAX_SENDS = 20
 """Maximum number of sends on the page of an export."""
-KINDS: dict[RowKind, str] = {
+ROW_KIND_TITLES: dict[RowKind, str] = {
     "demonstrations": "Demonstrations, for supervised fine-tuning",
     "preferences": "Preference pairs, for DPO and reward models",
     "labels": "Rollouts labelled good or bad, for KTO",
@@ -66,7 +67,7 @@ export_delete = action_view(
     "export",
     page="export_detail",
     then="export_list",
-    said="Export #{0.pk} is deleted.",
+    success="Export #{0.pk} is deleted.",
 )
 export_cancel = action_view(Permission.EXPORT, cancel_export, Export, "export", page="export_detail")
 
@@ -86,44 +87,49 @@ def export_list(request: PageRequest) -> HttpResponse:
 def export_create(request: PageRequest) -> HttpResponse:
     """List the formats. With a format, show its options and a preview, or create the export."""
     format = FORMATS.get(request.POST.get("format") or request.GET.get("format", ""))
-    given = {name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET}
-    address = urlencode(given)
+    prefilled = {name: request.GET[name] for name in PREFILLED_FIELDS if name in request.GET}
+    prefilled_query = urlencode(prefilled)
     if format is None:
-        kinds = [(title, [one for one in FORMATS.values() if one.makes == makes]) for makes, title in KINDS.items()]
-        context = {"kinds": kinds, "address": address, "sources": _sources(given)}
+        kinds = [
+            (title, [one for one in FORMATS.values() if one.row_kind == kind])
+            for kind, title in ROW_KIND_TITLES.items()
+        ]
+        context = {"kinds": kinds, "prefilled_query": prefilled_query, "sources": _describe_sources(prefilled)}
         return render(request, "exports/formats.html", context)
     if request.method != "POST":
-        form = ExportForm(format=format, initial={**_settings_again(request, format), **given})
-        shown = answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
-        # The preview needs the pair sets and splits of the new collection.
-        return trigger_client_event(shown, "collection-shown", after="swap")
-    return _order(request, format)
+        form = ExportForm(format=format, initial={**_repeated_settings(request, format), **prefilled})
+        shown = {"form": form, "prefilled_query": prefilled_query}
+        response = answer(request, "exports/create.html", shown, part="of_collection")
+        # The event reloads the preview, after the fields of the chosen collection are on the page.
+        return trigger_client_event(response, "collection-shown", after="swap")
+    return _submit(request, format)
 
 
-def _sources(given: Mapping[str, str]) -> list[str]:
-    """Return what the URL selects for the export, in words."""
-    collection = Collection.objects.filter(pk=read_number(given.get("collection", "")) or 0).first()
-    pair_set = PairSet.objects.filter(pk=read_number(given.get("pair_set", "")) or 0).first()
-    number = len(given.get("rollouts", "").replace(",", " ").split())
-    said = [collection.label if collection else "", pair_set.title if pair_set else ""]
-    said.append(count_words(number, "selected rollout", "selected rollouts") if number else "")
-    said.append(f"filter `{given['q']}`" if given.get("q") else "")
-    return [one for one in said if one]
+def _describe_sources(prefilled: Mapping[str, str]) -> list[str]:
+    """Return descriptions of the collection, pair set, rollouts and filter in the URL."""
+    collection = Collection.objects.filter(pk=read_number(prefilled.get("collection", "")) or 0).first()
+    pair_set = PairSet.objects.filter(pk=read_number(prefilled.get("pair_set", "")) or 0).first()
+    number = len(prefilled.get("rollouts", "").replace(",", " ").split())
+    descriptions = [collection.label if collection else "", pair_set.title if pair_set else ""]
+    descriptions.append(count_words(number, "selected rollout", "selected rollouts") if number else "")
+    descriptions.append(f"filter `{prefilled['q']}`" if prefilled.get("q") else "")
+    return [one for one in descriptions if one]
 
 
-def _settings_again(request: PageRequest, format: Format) -> dict[str, Any]:
-    """Return the form values of the export `?again=`, if it has this format."""
+def _repeated_settings(request: PageRequest, format: Format) -> dict[str, Any]:
+    """Return the form values of the export in `?again=`, if it has this format."""
     export = Export.objects.filter(pk=read_number(request.GET.get("again", "")) or 0, format=format.slug).first()
     if export is None:
         return {}
-    # Filters that do not filter are not stored. The defaults of the format must not replace them.
+    # Empty filters are not stored, but here they must override the defaults of the format.
     filters = {**msgspec.structs.asdict(Filters()), **export.filters}
-    named = {"rollouts": " ".join(map(str, filters["rollouts"])), "pair_set": export.pair_set_id}
+    renamed = {"rollouts": " ".join(map(str, filters["rollouts"])), "pair_set": export.pair_set_id}
     columns = ("encoding", "validation_share", "split_seed", "mask_credentials")
-    return {**filters, **export.options, **{name: getattr(export, name) for name in columns}, **named}
+    return {**filters, **export.options, **{name: getattr(export, name) for name in columns}, **renamed}
 
 
-def _order(request: PageRequest, format: Format) -> HttpResponse:
+def _submit(request: PageRequest, format: Format) -> HttpResponse:
+    """Create the export, or with `preview` show its first rows."""
     form, preview = ExportForm(request.POST, format=format), None
     if form.is_valid():
         with show_errors(form):
@@ -133,14 +139,14 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
             preview = preview_rows(prepare_export(form.order))
     if preview is None:
         return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
-    sized = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)
-    unit = _unit(format)
+    rows_with_sizes = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)
+    unit = _counted_unit(format)
     context = {
         "form": form,
         "preview": preview,
         "unit": f"{unit}s",
         "considered": count_words(preview.considered, unit, f"{unit}s"),
-        "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *figures) for row, *figures in sized],
+        "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *sizes) for row, *sizes in rows_with_sizes],
         "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),
     }
     return answer(request, "exports/create.html", context, part="form")
@@ -148,9 +154,9 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def export_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Show the export. The page polls its live part until the file is written, and while its traces are sent."""
+    """Show the export. The page polls its live part while files are written or traces are sent."""
     export = get_object_or_404(Export.objects.select_related("collection", "pair_set", "created_by"), pk=pk)
-    sends = list(export.trace_sends.select_related("destination", "created_by")[:MOST_SENDS])
+    sends = list(export.trace_sends.select_related("destination", "created_by")[:MAX_SENDS])
     ended = export.is_settled and all(send.is_settled for send in sends)
     context = {
         "export": export,
@@ -169,8 +175,8 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "filters": describe_options(Filters, export.filters),
         "options": describe_options(Options, export.options),
         "first_row": _first_row(export) if user_may(request.user, Permission.EXPORT) else "",
-        "others": _beside(export),
-        "folder_name": _named(export) if _is_folder(export) else "",
+        "others": _files_without_rows(export),
+        "folder_name": _download_name(export) if _is_folder(export) else "",
         "all_bytes": sum(one["bytes"] for one in export.files),
     }
     status = POLL_ENDED if ended and wants_fragment(request) else 200
@@ -179,29 +185,29 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.EXPORT)
 def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
-    """Download all files: the folder as an archive, because its files refer to each other, or the single file."""
-    export = _ready(pk)
+    """Download the export. A folder becomes one archive, because its files refer to each other."""
+    export = _get_ready_export(pk)
     path = Path(export.path)
     if not path.is_dir():
-        return _send(request, export, path, name=f"{_named(export)}.{named_encoding(path) or 'jsonl'}")
+        return _stream(request, export, path, name=f"{_download_name(export)}.{named_encoding(path) or 'jsonl'}")
     digests = {one["name"]: one["sha256"] for one in export.files}
-    archive = archive_files([path / name for name in names_in(export)], folder=_named(export), digests=digests)
-    return explain_range(stream_archive(request, archive, filename=f"{_named(export)}.tar"))
+    archive = archive_files([path / name for name in names_in(export)], folder=_download_name(export), digests=digests)
+    return explain_range(stream_archive(request, archive, filename=f"{_download_name(export)}.tar"))
 
 
 @allow(GET=Permission.EXPORT)
 def export_file(request: PageRequest, pk: int, name: str) -> HttpResponseBase:
     """Download one file of the folder under its own name, because trainers expect that name."""
-    export = _ready(pk)
+    export = _get_ready_export(pk)
     if name not in names_in(export):
         raise Http404(f"This export has no file {name}.")
     path = Path(export.path)
-    return _send(request, export, path if path.is_file() else path / name, name=name)
+    return _stream(request, export, path if path.is_file() else path / name, name=name)
 
 
 @allow(GET=Permission.EXPORT)
 def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
-    export = _ready(pk)
+    export = _get_ready_export(pk)
     file = HttpResponse(pretty(export.manifest) + "\n", content_type="application/json")
     file["Content-Disposition"] = f'attachment; filename="gymweb-{export.format}-{export.pk}.manifest.json"'
     return file
@@ -215,50 +221,51 @@ def _counts(export: Export) -> dict[str, Any]:
     dropped = sorted(counts["dropped"].items(), key=lambda one: (-one[1], one[0]))
     return {
         **counts,
-        "unit": f"{_unit(FORMATS.get(export.format))}s",
+        "unit": f"{_counted_unit(FORMATS.get(export.format))}s",
         "dropped": [(label_reason(reason), number) for reason, number in dropped],
     }
 
 
 def _first_row(export: Export) -> str:
-    """Return the first row, redacted, indented and cut to MOST_SHOWN characters."""
+    """Return the first row, redacted, indented and cut to FIRST_ROW_CHARACTERS."""
     line, redactor = read_first_row(export), fresh_redactor()
     try:
         text = pretty(redactor.redact_value(json.loads(line))[0])
     except ValueError:
         text = redactor.redact_text(line)[0]
-    return shorten(text, MOST_SHOWN)
+    return shorten(text, FIRST_ROW_CHARACTERS)
 
 
-def _unit(format: Format | None) -> str:
-    """Return the name of what the rows of a format are written from."""
-    return {"preferences": "pair", "tasks": "task"}.get(format.makes if format else "", "rollout")
+def _counted_unit(format: Format | None) -> str:
+    """Return the noun for the counts of an export: pair, task or rollout."""
+    return {"preferences": "pair", "tasks": "task"}.get(format.row_kind if format else "", "rollout")
 
 
-def _ready(pk: int) -> Export:
+def _get_ready_export(pk: int) -> Export:
+    """Return the export, or raise Http404 if it has no files to download."""
     export = get_object_or_404(Export, pk=pk)
     if export.state != Export.State.READY or not (export.is_empty or Path(export.path).exists()):
         raise Http404("No files: the export is not ready, or its files were removed.")
     return export
 
 
-def _beside(export: Export) -> list[str]:
-    """Return the files of the folder without rows."""
-    rows = {one["name"] for one in export.files}
-    return [name for name in names_in(export) if name not in rows] if _is_folder(export) else []
+def _files_without_rows(export: Export) -> list[str]:
+    """Return the names of the other files in the folder, for example the dataset card."""
+    row_files = {one["name"] for one in export.files}
+    return [name for name in names_in(export) if name not in row_files] if _is_folder(export) else []
 
 
 def _is_folder(export: Export) -> bool:
     return export.state == Export.State.READY and Path(export.path).is_dir()
 
 
-def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> HttpResponseBase:
+def _stream(request: PageRequest, export: Export, path: Path, *, name: str) -> HttpResponseBase:
     digests = {one["name"]: one["sha256"] for one in export.files}
     digest = digests.get(path.name, export.sha256 if Path(export.path) == path else "")
     kind = "application/x-ndjson" if name.endswith(".jsonl") else "application/octet-stream"
     return explain_range(stream_file(request, path, filename=name, content_type=kind, sha256=digest))
 
 
-def _named(export: Export) -> str:
-    """Return a descriptive file name for downloads."""
+def _download_name(export: Export) -> str:
+    """Return a file name without ending, for downloads."""
     return f"gymweb-{export.format}-{export.pk}"

@@ -1,4 +1,4 @@
-"""Preference pairs: build, list, and compare two traces."""
+"""Pages of pair sets and their pairs: build, list, decide and compare."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from apps.dashboard.chrome.page_answers import POLL_ENDED, answer, show_refusal,
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
+from apps.dashboard.forms.pair_forms import QUEUE_LIMITS, DecisionForm, PairQueueForm, PairSetForm, SelectedPairsForm
 from apps.dashboard.tables.option_words import describe_option, describe_options
 from apps.dashboard.tables.pair_filters import (
     FLAG_WORDS,
@@ -46,7 +46,7 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.models import Task
 
-PREVIEWED = 20
+PREVIEWED_PAIRS = 20
 
 
 pair_set_cancel = action_view(Permission.PAIR, cancel_pair_set, PairSet, "pair_set", page="pair_set_detail")
@@ -57,7 +57,7 @@ pair_set_delete = action_view(
     "pair_set",
     page="pair_set_detail",
     then="pair_set_list",
-    said="{0.title} is deleted.",
+    success="{0.title} is deleted.",
 )
 
 
@@ -73,60 +73,61 @@ def pair_set_list(request: PageRequest) -> HttpResponse:
 
 
 def _count_pairs(status: PreferencePair.Status) -> Coalesce:
-    """Return an expression: the pairs of a set with the status. A subquery, so that only sets of the page count."""
+    """Return an expression that counts the pairs of a set with the status.
+
+    As a subquery, it runs only for the sets of the page.
+    """
     pairs = PreferencePair.objects.filter(pair_set=OuterRef("pk"), status=status).order_by().values("pair_set")
     return Coalesce(Subquery(pairs.values(number=Count("pk"))), 0)
 
 
 @allow(GET=Permission.PAIR, POST=Permission.PAIR)
 def pair_set_create(request: PageRequest) -> HttpResponse:
-    """Build a pair set.
-
-    `count` returns the expected counts and `preview` the first pairs; otherwise the set is created.
-    """
+    """Show the form, or create the pair set. With `count` or `preview`, only count the pairs or show the first ones."""
     if request.method != "POST":
-        return render(request, "pairs/create.html", {"form": PairSetForm(initial=_given(request))})
+        return render(request, "pairs/create.html", {"form": PairSetForm(initial=_initial_values(request))})
     form, context = PairSetForm(request.POST), {}
     if form.is_valid():
         with show_errors(form):
             if "preview" not in request.POST and "count" not in request.POST and not wants_fragment(request):
                 pair_set = order_pairs(form.order, user=request.user)
-                ended = pair_set.state == PairSet.State.READY
-                made = f"{pair_set.pair_count:,} pairs built." if ended else "The pairs are being built."
-                messages.success(request, made)
+                is_ready = pair_set.state == PairSet.State.READY
+                message = f"{pair_set.pair_count:,} pairs built." if is_ready else "The pairs are being built."
+                messages.success(request, message)
                 return redirect("dashboard:pair_set_detail", pk=pair_set.pk)
-            context = _counted(form, previewed="preview" in request.POST)
+            context = _count_context(form, with_pairs="preview" in request.POST)
     context = {"form": form, **context}
     return answer(request, "pairs/create.html", context, part="counts", status=422 if form.errors else 200)
 
 
-def _given(request: PageRequest) -> dict[str, Any]:
-    """Return the form values in the URL; `?again=` has the options of an existing set."""
+def _initial_values(request: PageRequest) -> dict[str, Any]:
+    """Return the initial form values: those in the URL, and otherwise those of the pair set in `?again=`."""
     given: dict[str, Any] = {name: request.GET[name] for name in request.GET if name in PairSetForm.base_fields}
     pair_set = PairSet.objects.filter(pk=read_number(request.GET.get("again", "")) or 0).first()
     if pair_set is None:
         return given
     further = list(pair_set.further.values_list("pk", flat=True))
-    made_of = {"collection": pair_set.collection_id, "further": further, "name": pair_set.name}
-    return {**pair_set.rule, **made_of, **given}
+    sources = {"collection": pair_set.collection_id, "further": further, "name": pair_set.name}
+    return {**pair_set.rule, **sources, **given}
 
 
-def _counted(form: PairSetForm, *, previewed: bool) -> dict[str, Any]:
+def _count_context(form: PairSetForm, *, with_pairs: bool) -> dict[str, Any]:
+    """Return the template variables of the counts, and of the first pairs if `with_pairs`."""
     order = form.order
-    found = count_pairs(check_collections(order), order.rule, keep=PREVIEWED if previewed else 0)
-    counts = found.counts
+    preview = count_pairs(check_collections(order), order.rule, max_pairs=PREVIEWED_PAIRS if with_pairs else 0)
+    counts = preview.counts
     return {
         "counts": counts,
         "outcomes": [(label_reason(name), number) for name, number in counts.groups.items() if number],
         "excluded": [(label_reason(name), number) for name, number in counts.excluded.items()],
-        "previewed": _compared(found.pairs),
-        "walk_url": _walk(found.pairs),
+        "previewed": _compare_pairs(preview.pairs),
+        "comparison_url": _comparison_url(preview.pairs),
         "share": counts.considered / counts.total if counts.total else 1.0,
-        "preview": previewed,
+        "preview": with_pairs,
     }
 
 
-def _compared(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
+def _compare_pairs(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
     """Return each pair with its task and the comparison of its sides."""
     tasks = Task.objects.in_bulk({one.task_id for one in pairs})
     ids = {side.id for one in pairs for side in (one.chosen, one.rejected)}
@@ -137,15 +138,15 @@ def _compared(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
     ]
 
 
-def _walk(pairs: list[NewPair]) -> str:
-    """Return the URL of the page that compares all pairs one after the other."""
+def _comparison_url(pairs: list[NewPair]) -> str:
+    """Return the URL of the page that compares the sides of each pair, one pair at a time. Empty without pairs."""
     sequence = ",".join(f"{one.chosen.id}-{one.rejected.id}" for one in pairs)
     return f"{reverse('dashboard:rollout_compare')}?pairs={sequence}&at=1" if sequence else ""
 
 
 @allow(GET=Permission.READ)
 def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Show the pair set. The page polls its live part until the set is ready."""
+    """Show the pair set. The page polls its live part until the set is built."""
     pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
     pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
     shown, changes = read_pair_filters(request.GET), _changes(pair_set, request.GET.get("since", ""))
@@ -169,7 +170,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "changed_settings": sorted(changes.settings.items()) if changes else [],
         "rule": describe_options(Rule, pair_set.rule),
         "ended": pair_set.is_settled,
-        "ask": ASK,
+        "queue_limits": QUEUE_LIMITS,
     }
     part = "pairs" if pair_set.is_settled and "live" not in request.GET else "live"
     status = POLL_ENDED if part == "live" and pair_set.is_settled and wants_fragment(request) else 200
@@ -177,13 +178,13 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _count_statuses(pair_set: PairSet) -> list[tuple[str, str, int]]:
-    """Return the value, the label and the number of pairs of each status."""
+    """Return (value, label, number of pairs) of each status."""
     counts = dict(pair_set.pairs.order_by().values_list("status").annotate(Count("pk")))
     return [(value, label, counts.get(value, 0)) for value, label in PreferencePair.Status.choices]
 
 
 def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
-    """Return the changes since version number `since`, else since the previous version."""
+    """Return the changes since the version with the number `since`, or since the previous version if it is empty."""
     if pair_set.state != PairSet.State.READY:
         return None
     try:
@@ -195,7 +196,7 @@ def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
 @allow(POST=Permission.PAIR)
 def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
     """Accept, reject or undo the selected pairs, then show the filtered table again."""
-    pair_set, form = get_object_or_404(PairSet, pk=pk), MarkedForm(request.POST)
+    pair_set, form = get_object_or_404(PairSet, pk=pk), SelectedPairsForm(request.POST)
     form.fields["pair"].queryset = pair_set.pairs.all()  # type: ignore[attr-defined]
     if not form.is_valid():
         messages.error(request, "Select at least one pair of this set, then accept or reject.")
@@ -212,14 +213,15 @@ def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.LEAD)
 def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
-    """Create a queue of the pairs with the least certain rewards."""
-    pair_set, form = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk), AskForm(request.POST)
+    """Create a review queue of proposed pairs, smallest margin first."""
+    pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
+    form = PairQueueForm(request.POST)
     if not form.is_valid():
-        told = (f"{form[name].label}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items())
-        messages.error(request, " ".join(told))
+        errors = (f"{form[name].label}: {' '.join(map(str, problems))}" for name, problems in form.errors.items())
+        messages.error(request, " ".join(errors))
         return redirect("dashboard:pair_set_detail", pk=pk)
     with show_refusal(request):
-        queue = create_pair_queue(pair_set=pair_set, **form.asked, user=request.user)
+        queue = create_pair_queue(pair_set=pair_set, **form.options, user=request.user)
         messages.success(request, f"This queue holds {count_words(queue.item_count, 'pair', 'pairs')}.")
         return redirect("dashboard:queue_detail", pk=queue.pk)
     return redirect("dashboard:pair_set_detail", pk=pk)
@@ -227,7 +229,7 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.READ)
 def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """Show the shared prompt once, then both attempts side by side."""
+    """Show a pair: the common prompt, then both attempts side by side."""
     models = (f"{side}__collection__policy_model" for side in ("chosen", "rejected"))
     pair = get_object_or_404(PreferencePair.objects.select_related("pair_set__collection", "task", *models), pk=pk)
     shown = read_pair_filters(request.GET)
@@ -241,7 +243,7 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
             "pair": pair,
             "verdict": describe_verdict(pair),
             "opinions": [(one, describe_opinion(one)) for one in opinions],
-            "gone": len(pair.reviews) - len(opinions),
+            "deleted_reviews": len(pair.reviews) - len(opinions),
             "opening": traces[0][2].opening,
             "sides": traces,
             "flags": [FLAG_WORDS[flag] for flag in flags_of(pair)],

@@ -47,7 +47,12 @@ def trace_edit(request: PageRequest, pk: int | None = None) -> HttpResponse:
 
 
 trace_delete = action_view(
-    Permission.CONFIGURE, delete_destination, TraceDestination, "destination", then="trace_list", said="{0} is deleted."
+    Permission.CONFIGURE,
+    delete_destination,
+    TraceDestination,
+    "destination",
+    then="trace_list",
+    success="{0} is deleted.",
 )
 
 

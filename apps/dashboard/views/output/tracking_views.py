@@ -47,7 +47,7 @@ def tracker_edit(request: PageRequest, pk: int | None = None) -> HttpResponse:
 
 
 tracker_delete = action_view(
-    Permission.CONFIGURE, delete_tracker, Tracker, "tracker", then="tracker_list", said="{0} is deleted."
+    Permission.CONFIGURE, delete_tracker, Tracker, "tracker", then="tracker_list", success="{0} is deleted."
 )
 
 
@@ -78,10 +78,15 @@ def _page(run: TrackedRun) -> str:
 
 
 tracked_run_stop = action_view(
-    Permission.EXPORT, stop_run, _RUNS, "run", page=_page, said="The run is stopped. The tracker keeps its points."
+    Permission.EXPORT, stop_run, _RUNS, "run", page=_page, success="The run is stopped. The tracker keeps its points."
 )
 tracked_run_resend = action_view(
-    Permission.EXPORT, resend_run, _RUNS, "run", page=_page, said="The run continues. Workers send its missing points."
+    Permission.EXPORT,
+    resend_run,
+    _RUNS,
+    "run",
+    page=_page,
+    success="The run continues. Workers send its missing points.",
 )
 tracked_run_delete = action_view(
     Permission.EXPORT,
@@ -89,7 +94,7 @@ tracked_run_delete = action_view(
     _RUNS,
     "run",
     page=_page,
-    said="The link is deleted, with its local files. A run on a server or in Trackio is kept.",
+    success="The link is deleted, with its local files. A run on a server or in Trackio is kept.",
 )
 
 

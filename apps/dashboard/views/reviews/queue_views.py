@@ -128,12 +128,18 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 
 queue_delete = action_view(
-    Permission.LEAD, delete_queue, Queue, "queue", page="queue_edit", then="queue_list", said="“{0.name}” is deleted."
+    Permission.LEAD,
+    delete_queue,
+    Queue,
+    "queue",
+    page="queue_edit",
+    then="queue_list",
+    success="“{0.name}” is deleted.",
 )
 queue_close = action_view(
-    Permission.LEAD, close_queue, Queue, "queue", page="queue_detail", said="Closed. No more items are assigned."
+    Permission.LEAD, close_queue, Queue, "queue", page="queue_detail", success="Closed. No more items are assigned."
 )
-queue_open = action_view(Permission.LEAD, open_queue, Queue, "queue", page="queue_detail", said="Reopened.")
+queue_open = action_view(Permission.LEAD, open_queue, Queue, "queue", page="queue_detail", success="Reopened.")
 
 
 rubric_list = list_view(Rubric.objects.select_related("created_by"), "rubrics/list.html", part="rubrics")
@@ -144,7 +150,7 @@ rubric_delete = action_view(
     "rubric",
     page="rubric_edit",
     then="rubric_list",
-    said="“{0.name}” is deleted.",
+    success="“{0.name}” is deleted.",
 )
 
 

@@ -35,11 +35,11 @@ def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
         )
         return redirect(_back(pk))
     given = {**form.cleaned_data, "rollout": rollout, "author": request.user}
-    return carry_out(request, lambda: raise_flag(**given), said="Flagged.", then=_back(pk))
+    return carry_out(request, lambda: raise_flag(**given), success="Flagged.", then=_back(pk))
 
 
 flag_withdraw = action_view(
-    Permission.COMMENT, withdraw_flag, Flag, "flag", page=lambda flag: _back(flag.rollout_id), said="Flag withdrawn."
+    Permission.COMMENT, withdraw_flag, Flag, "flag", page=lambda flag: _back(flag.rollout_id), success="Flag withdrawn."
 )
 
 
@@ -50,8 +50,8 @@ def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, "Enter a reward (a number) and a reason.")
         return redirect(_back(pk))
     given = {**form.cleaned_data, "rollout": rollout, "author": request.user}
-    said = "Reward overridden. The reward of the verifier is kept."
-    return carry_out(request, lambda: override_reward(**given), said=said, then=_back(pk))
+    success = "Reward overridden. The reward of the verifier is kept."
+    return carry_out(request, lambda: override_reward(**given), success=success, then=_back(pk))
 
 
 override_withdraw = action_view(
@@ -60,7 +60,7 @@ override_withdraw = action_view(
     RewardOverride.objects.select_related("rollout"),
     "override",
     page=lambda override: _back(override.rollout_id),
-    said="Override withdrawn. The reward of the verifier counts again.",
+    success="Override withdrawn. The reward of the verifier counts again.",
 )
 
 

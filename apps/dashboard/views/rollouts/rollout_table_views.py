@@ -113,8 +113,8 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
 @allow(POST=Permission.VIEWS)
 def rollout_view_delete(request: PageRequest, pk: int) -> HttpResponse:
     view = get_object_or_404(SavedView.objects.seen_by(request.user), pk=pk)
-    said = f"The view “{view.name}” is deleted."
-    return carry_out(request, lambda: delete_view(view=view, user=request.user), said=said, then=back_of(request))
+    success = f"The view “{view.name}” is deleted."
+    return carry_out(request, lambda: delete_view(view=view, user=request.user), success=success, then=back_of(request))
 
 
 def go_back(request: PageRequest) -> HttpResponse:

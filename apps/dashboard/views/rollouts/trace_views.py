@@ -63,7 +63,7 @@ rollout_resolve_flag = action_view(
     Rollout,
     "rollout",
     page="rollout_detail",
-    said="Redactions marked as reviewed. Exports include this rollout again.",
+    success="Redactions marked as reviewed. Exports include this rollout again.",
 )
 
 

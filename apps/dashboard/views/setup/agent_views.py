@@ -11,7 +11,7 @@ from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.row_views import list_view
 from apps.dashboard.forms.agent_forms import FILL, AgentForm
-from apps.dashboard.forms.fields import add_missing_errors, show_errors
+from apps.dashboard.forms.fields import add_errors_to_valid_fields, show_errors
 from apps.dashboard.forms.verifier_forms import typed
 
 _SHOWN_COLLECTIONS = 10
@@ -49,5 +49,5 @@ def agent_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
     elif form.is_bound:
         # Show the errors that saving would raise, too.
         found = find_errors(form.instance)
-        add_missing_errors(form, {field: problems for field, problems in found.items() if field in form.fields})
+        add_errors_to_valid_fields(form, {field: problems for field, problems in found.items() if field in form.fields})
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})

@@ -98,7 +98,7 @@ def environment_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
             saved = save_environment(environment=form.instance, api_key=form.given_key(), user=request.user)
         except ValidationError as wrong:
             verifier.add_problems(wrong)
-            add_errors(form, wrong, but={"verifier"})
+            add_errors(form, wrong, skip={"verifier"})
         else:
             messages.success(request, f"The environment {saved.name} is saved. Run a health check.")
             return go(request, "dashboard:environment_detail", saved.slug)

@@ -12,7 +12,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
-from apps.dashboard.forms.fields import add_missing_errors, show_errors
+from apps.dashboard.forms.fields import add_errors_to_valid_fields, show_errors
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm, VersionFilterForm
 from apps.dashboard.forms.trial_forms import TryForm
 from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
@@ -87,7 +87,7 @@ def model_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
             return go(request, "dashboard:model_detail", saved.slug)
     elif form.is_bound:
         # Show the errors that saving would raise, too.
-        add_missing_errors(form, find_errors(form.instance))
+        add_errors_to_valid_fields(form, find_errors(form.instance))
     return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
 
 

@@ -123,7 +123,7 @@ class Command(BaseCommand):
             if pair_set is None:
                 raise CommandError(f"Unknown pair set {given}.")
             return pair_set
-        if FORMATS[format].makes != "preferences":
+        if FORMATS[format].row_kind != "preferences":
             return None
         newest = collection.pair_sets.order_by("-id").first()
         if newest is None:
