@@ -137,7 +137,6 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
     context = {
         "form": form,
         "preview": preview,
-        "unit": f"{unit}s",
         "considered": count_words(preview.considered, unit, f"{unit}s"),
         "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *figures) for row, *figures in sized],
         "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),
