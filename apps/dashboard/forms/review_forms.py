@@ -50,8 +50,8 @@ class QueueForm(ReviewersForm):
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or rollout numbers. Numbers on one line are grouped by task. If you use several lines, each "
-        "line is one item.",
+        help_text="Or rollout numbers. One line: GymWeb groups the rollouts by task. Several lines: each line is one "
+        "item.",
     )
     filter = forms.CharField(
         required=False,

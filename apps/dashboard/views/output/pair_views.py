@@ -262,7 +262,7 @@ def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
     opened = pk
     with show_refusal(request):
         if not form.is_valid():
-            raise DecisionRefused("Accept or reject the pair, or undo the decision.", "status")
+            raise DecisionRefused("Accept or reject the pair, or reset it to proposed.", "status")
         decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)
         goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
         opened = (goes_on and next_proposed(pair, shown)) or pk
