@@ -85,7 +85,12 @@ class QueueForm(ReviewersForm):
             "shows_model": "Model",
             "reveals": "Show results after submitting",
         }
-        help_texts = dict.fromkeys(("overlap", "instructions"), "")  # they would repeat the labels
+        # Empty texts would repeat the labels.
+        help_texts = {
+            "kind": "Rubric: score one rollout. Pairwise: choose the better of two. Ranking: rank several.",
+            "overlap": "",
+            "instructions": "",
+        }
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 4}),
             "repeat_share": forms.NumberInput(attrs={"step": "0.05", "min": 0, "max": 0.5}),
