@@ -149,7 +149,7 @@ add("accept", "a", "Accept and next", () => decide("accepted"), has);
 add("reject", "x", "Reject: enter a reason, then Enter", reject, has);
 // Text in this field is a reason to reject, so Enter does not accept.
 keys.add({ id: "pairs.reject-with", keys: "Enter", label: "Reject with this reason", group, run: () => decide("rejected"), when: () => reason() !== null && document.activeElement === reason(), whileTyping: true });
-add("back", "u", "Undo the decision", () => decide("proposed"), () => has() && Boolean(button("proposed")));
+add("back", "u", "Reset to proposed", () => decide("proposed"), () => has() && Boolean(button("proposed")));
 add("open", "o", "Open row", () => current().querySelector("th a").click(), () => current() !== null);
 add("mark", "m", "Select row", () => {
   boxOf(current()).checked = !boxOf(current()).checked;

@@ -189,7 +189,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_on(query, says):
     reply = signed_in().get(reverse("dashboard:rollout_compare") + query)
     assert reply.status_code == 400
     assert says in reply.text
-    assert "select two to 6 of its rollouts" in reply.text
+    assert "select 2 to 6 rollouts" in reply.text
 
 
 def test_without_a_choice_the_page_shows_the_way_to_one():

@@ -179,7 +179,7 @@ def test_a_pair_is_accepted_or_rejected_with_a_reason_and_the_next_one_comes():
     assert done["Location"] == reverse("dashboard:pair_detail", args=[other.pk])
     page = client.get(reverse("dashboard:pair_detail", args=[one.pk])).text
     assert "A guess." in page
-    assert "Undo" in page
+    assert "Reset to proposed" in page
     # What is taken back is looked at again.
     assert client.post(decide, {"status": "proposed", "next": "1"})["Location"].endswith(f"/pairs/{one.pk}/")
     client.post(decide, {"status": "rejected", "reason": "A guess.", "next": "1"})
@@ -257,11 +257,11 @@ def test_the_filters_of_the_table_stay_while_pairs_are_decided():
     assert "same answer (2)" in table
     page = client.get(f"/pairs/{first.pk}/?flag=same_answer").text
     assert f'rel="next" href="/pairs/{third.pk}/?flag=same_answer"' in page
-    assert "1 of 2 filtered pairs, 2 undecided" in page
+    assert "1 of 2 filtered pairs, 2 still proposed" in page
     assert f'data-next="/pairs/{third.pk}/?flag=same_answer"' in page
     done = client.post(f"/pairs/{first.pk}/decide/?flag=same_answer", {"status": "accepted", "next": "1"})
     assert done["Location"] == f"/pairs/{third.pk}/?flag=same_answer"
-    assert "2 of 2 filtered pairs, 1 undecided" in client.get(done["Location"]).text
+    assert "2 of 2 filtered pairs, 1 still proposed" in client.get(done["Location"]).text
     # The status filter does not hide the pairs that are left to decide.
     done = client.post(f"/pairs/{first.pk}/decide/?status=accepted", {"status": "accepted", "next": "1"})
     assert done["Location"] == f"/pairs/{second.pk}/?status=accepted"
@@ -273,7 +273,7 @@ def test_the_table_and_the_list_count_the_decisions():
     page = squeezed(client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text)
     counts = re.findall(r"<dt>(\w+)</dt><dd><a href=\"[^\"]*status=(\w+)#pair-table\">(\d+)</a>", page)
     assert counts == [("Proposed", "proposed", "2"), ("Accepted", "accepted", "0"), ("Rejected", "rejected", "1")]
-    assert "1 rejected, 2 undecided" in client.get(reverse("dashboard:pair_set_list")).text
+    assert "1 rejected, 2 proposed" in client.get(reverse("dashboard:pair_set_list")).text
 
 
 def test_a_pair_links_to_the_comparison_of_its_steps():

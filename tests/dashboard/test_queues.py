@@ -120,7 +120,7 @@ def test_a_reviewer_who_lost_an_item_finds_the_draft(desk, ann):
         True,
         [],
     )
-    assert f'{work}">1 started, reservation expired' in desk.get("/queues/").text
+    assert f'{work}">1 unfinished, reservation expired' in desk.get("/queues/").text
     # It is of its reviewer alone, and nothing else is opened by its number.
     opened = f'action="/reviews/{review.pk}/submit/"'
     assert (opened in desk.get(f"{work}?review={review.pk}").text, opened in desk.get(f"{work}?review=x").text) == (
@@ -132,7 +132,7 @@ def test_a_reviewer_who_lost_an_item_finds_the_draft(desk, ann):
     assert opened not in other.get(f"{work}?review={review.pk}").text
     desk.post(f"/reviews/{review.pk}/submit/", {"token": "t", "choice": "a"})
     assert Review.objects.submitted().count() == 2
-    assert ("You started" in desk.get(work).text, "started, reservation expired" in desk.get("/queues/").text) == (
+    assert ("You started" in desk.get(work).text, "unfinished, reservation expired" in desk.get("/queues/").text) == (
         False,
         False,
     )
@@ -166,7 +166,7 @@ def test_an_empty_queue_names_items_of_other_reviewers(desk):
     html = desk.post(work.format(queue.pk), follow=True).text
     assert ("No items left for you" in html, "1 item is reserved by other reviewers" in html) == (True, True)
     judge(queue, others[0])
-    assert "All items are reviewed or skipped" in desk.get(work.format(queue.pk)).text
+    assert "or you have reviewed or skipped it" in desk.get(work.format(queue.pk)).text
 
 
 def test_work_pages_are_compressed(desk):

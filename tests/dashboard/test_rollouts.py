@@ -346,7 +346,7 @@ def test_the_page_says_that_the_captured_calls_are_one_sequence():
 
 def test_the_page_links_to_the_call_where_the_tokens_break():
     page = captured_page(([1, 2], [3]), ([1, 2, 9, 4], [5, 6]))
-    parts = ("2 calls captured, 2 segments", '<a href="#e4">breaks after call 1</a>', "first 2 of the 3 token IDs")
+    parts = ("2 calls captured, 2 segments", '<a href="#e4">Break after call 1</a>', "first 2 of the 3 token IDs")
     assert [part in page for part in (*parts, "(reply tokenised differently).</p>")] == [True] * 4
 
 

@@ -72,7 +72,7 @@ def test_a_file_is_mapped_checked_and_loaded(pages: Client, empty: Dataset):
     assert [row.prompt for row in page.context["rows"]][:2] == ["Is 0 odd?", "Is 1 odd?"]
     assert "/question is missing: the prompt column" in page.text
     assert '<option value="question">Is 0 odd?</option>' in page.text
-    assert "input ← <code>question</code>, expected_answer ← <code>answer</code>" in squeezed(page.text)
+    assert "<code>question</code> → input, <code>answer</code> → expected_answer" in squeezed(page.text)
     own = {**FOUND, "kind": "own", "user": "Yes or no: {question}", "expected_answer": "answer", "external_id": "nr"}
     preview = pages.post(address, {**own, "action": "preview"}, headers=HTMX)
     assert [row.prompt for row in preview.context["rows"]][:2] == ["Yes or no: Is 0 odd?", "Yes or no: Is 1 odd?"]
@@ -310,7 +310,7 @@ def test_an_upload_that_goes_on_is_looked_at_again(pages: Client, empty: Dataset
     assert '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
     assert "sign of life" not in page
     Upload.objects.update(touched_at=timezone.now() - timedelta(seconds=50))
-    assert "Last heartbeat of its worker" in pages.get(address).text
+    assert "last heartbeat of the worker" in pages.get(address).text
     upload.state = Upload.State.FAILED
     upload.save()
     fragment = pages.get(address, headers=HTMX).text

@@ -25,7 +25,7 @@ def test_the_list_says_who_lives_and_how_busy_each_is():
     assert "<dd>3 <small>of 8</small></dd>" in page
     assert "alpha, process 77" in page
     assert re.search(r"3 min( 0\d s)? ago", page)
-    assert page.count("lease expired</span>") == 1
+    assert page.count("no heartbeat</span>") == 1
 
 
 def test_queued_rollouts_are_counted_without_those_of_paused_collections():

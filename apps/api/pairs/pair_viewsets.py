@@ -148,7 +148,7 @@ class PairViewSet(RowViewSet):
 
     @operation(request=PairVerdictSerializer, responses=PairSerializer)
     def decide(self, request: Request, pk: str) -> Response:
-        """Accept or reject a pair, or undo the decision."""
+        """Accept or reject a pair, or reset it to `proposed`."""
         verdict = self.read_body(PairVerdictSerializer)
         pair: PreferencePair = self.get_object()
         decide_pairs(pairs=[pair], **verdict, user=self.user)

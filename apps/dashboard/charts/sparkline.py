@@ -27,7 +27,7 @@ class Sparkline:
     @property
     def text(self) -> str:
         shown = ", ".join(f"{value:.3f}" for value in self.values)
-        return f"Mean rewards of the last {len(self.values)} collections of this dataset and agent: {shown}"
+        return f"Mean rewards of the last {len(self.values)} collections, oldest first: {shown}"
 
 
 def draw_sparkline(values: Sequence[float]) -> Sparkline | None:

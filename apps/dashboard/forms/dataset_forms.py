@@ -55,8 +55,8 @@ class MarkForm(forms.Form):
             ("add_tag", "Add tag"),
             ("remove_tag", "Remove tag"),
             ("split", "Assign split"),
-            ("retire", "Retire"),
-            ("restore", "Restore"),
+            ("retire", "Retire: leave out of new collections"),
+            ("restore", "Restore retired tasks"),
         ]
     )
     word = forms.CharField(required=False, max_length=64)

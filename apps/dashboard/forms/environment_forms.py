@@ -50,7 +50,7 @@ class EnvironmentForm(ServerForm):
     )
     judge_settings = JSONTextField(
         kind=dict,
-        label="More settings",
+        label="Scores and tries",
         help_text=(
             "Default: a score from 0 to 10 and 3 tries. Examples: "
             '{"scale": {"low": 1, "high": 5}}, {"scale": {"verdicts": {"correct": 1, "wrong": 0}}}, '

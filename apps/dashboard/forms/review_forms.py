@@ -50,8 +50,8 @@ class QueueForm(ReviewersForm):
     rollouts = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
-        help_text="Or rollout numbers. Numbers on one line are grouped by task. If you use several lines, each "
-        "line is one item.",
+        help_text="Or rollout numbers. One line: GymWeb groups the rollouts by task. Several lines: each line is one "
+        "item.",
     )
     filter = forms.CharField(
         required=False,
@@ -85,7 +85,12 @@ class QueueForm(ReviewersForm):
             "shows_model": "Model",
             "reveals": "Show results after submitting",
         }
-        help_texts = dict.fromkeys(("overlap", "instructions"), "")  # they would repeat the labels
+        # Empty texts would repeat the labels.
+        help_texts = {
+            "kind": "Rubric: score one rollout. Pairwise: choose the better of two. Ranking: rank several.",
+            "overlap": "",
+            "instructions": "",
+        }
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 4}),
             "repeat_share": forms.NumberInput(attrs={"step": "0.05", "min": 0, "max": 0.5}),

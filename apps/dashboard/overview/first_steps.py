@@ -38,8 +38,7 @@ def read_steps(base: str) -> list[Step]:
     return [
         Step(
             title="Load tasks",
-            text="Generate tasks with a built-in environment, or upload your own: NeMo Gym rows as JSONL, or CSV and "
-            "Parquet with a column mapping.",
+            text="Generate tasks with a built-in environment, or upload a JSONL, CSV or Parquet file.",
             done=DatasetVersion.objects.filter(state=DatasetVersion.State.READY).exists(),
             url=reverse("dashboard:dataset_upload", args=[slug]) if dataset else reverse("dashboard:dataset_create"),
             link="New dataset" if dataset is None else "Upload tasks",

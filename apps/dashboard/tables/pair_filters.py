@@ -28,10 +28,10 @@ class PairPlace:
 
     number: int
     total: int
-    undecided: int
+    proposed: int
     previous: int | None
     next: int | None
-    next_undecided: int | None
+    next_proposed: int | None
 
 
 def read_pair_filters(query: Mapping[str, str]) -> dict[str, str]:
@@ -56,20 +56,20 @@ def find_place(pair: PreferencePair, shown: Mapping[str, str]) -> PairPlace:
     counts = matching.aggregate(
         before=Count("pk", filter=Q(pk__lt=pair.pk)),
         after=Count("pk", filter=Q(pk__gt=pair.pk)),
-        undecided=Count("pk", filter=Q(status=PreferencePair.Status.PROPOSED)),
+        proposed=Count("pk", filter=Q(status=PreferencePair.Status.PROPOSED)),
     )
     return PairPlace(
         number=counts["before"] + 1,
         total=counts["before"] + 1 + counts["after"],
-        undecided=counts["undecided"],
+        proposed=counts["proposed"],
         previous=ids.filter(id__lt=pair.pk).last(),
         next=ids.filter(id__gt=pair.pk).first(),
-        next_undecided=next_undecided(pair, shown),
+        next_proposed=next_proposed(pair, shown),
     )
 
 
-def next_undecided(pair: PreferencePair, shown: Mapping[str, str]) -> int | None:
-    """Return the next undecided pair of the set that matches the filters. The filter by status is ignored."""
+def next_proposed(pair: PreferencePair, shown: Mapping[str, str]) -> int | None:
+    """Return the next proposed pair of the set that matches the filters. The filter by status is ignored."""
     wanted = {**shown, "status": PreferencePair.Status.PROPOSED.value}
     later = filter_pairs(PreferencePair.objects.filter(pair_set=pair.pair_set_id, pk__gt=pair.pk), wanted)
     return later.order_by("pk").values_list("pk", flat=True).first()

@@ -78,7 +78,7 @@ FORMATS = [
         refused={
             ("tools", "column"): _DESTROYED,
             ("tools", "text"): _DESTROYED,
-            ("reasoning", "field"): "Text has no field for reasoning. Write it inline or drop it.",
+            ("reasoning", "field"): "Text has no field for reasoning. Write it inline or leave it out.",
         },
         note="For models that use ChatML with Hermes tool calls, such as Qwen. Leave out `type` in the "
         "configuration: prompt, chosen and rejected are used unchanged.",

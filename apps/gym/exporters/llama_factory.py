@@ -30,7 +30,7 @@ _CHOICES = {
     "images": COLUMN,
 }
 _REFUSED = {
-    ("reasoning", "field"): "Turns are text and have no field for reasoning. Write it inline or drop it.",
+    ("reasoning", "field"): "Turns are text and have no field for reasoning. Write it inline or leave it out.",
     ("arguments", "text"): "Calls are written as JSON, so text arguments would be encoded twice.",
     ("tools", "column"): "LLaMA-Factory reads tools as JSON text.",
     ("tools", "system"): "LLaMA-Factory's templates insert the tools column into the system message.",

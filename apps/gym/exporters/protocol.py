@@ -209,7 +209,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "wrong for RL.",
             names={
                 "mask": "Mask: leave their tokens out of the loss",
-                "drop": "Drop the rollout",
+                "drop": "Leave the rollout out",
                 "keep": "Keep: train on all sampled tokens",
             },
         ),

@@ -132,8 +132,8 @@ def _guessed(plan: Plan, choice: Choice) -> _RolloutUse | None:
         output_tokens=said,
         judge_cost=0.0,
         seconds=None,
-        basis="Rough estimate, because this model has no rollouts of this dataset yet: based on the length of "
-        f"{len(words):,} tasks and one {said}-token reply per rollout.",
+        basis=f"Rough estimate from the length of {len(words):,} tasks and one {said}-token reply per rollout. This "
+        "model has no rollouts of this dataset yet.",
         based_on=[],
     )
 

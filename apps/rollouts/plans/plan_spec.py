@@ -143,8 +143,7 @@ class TaskSelection:
         Collection | None,
         Option(
             "Continue collection",
-            "Number of an earlier collection. Run only rollouts that failed or were cancelled in it, or that it does "
-            "not have.",
+            "Number of an earlier collection. Run only its failed, cancelled and missing rollouts.",
             none="all rollouts",
         ),
     ] = None

@@ -35,7 +35,12 @@ class ScanSpec:
     kind: Annotated[AnswerKind, Option("Answer", names=dict(Scan.Kind.choices))] = "yes_no"
     labels: Annotated[
         list[str],
-        Option("Labels", "Possible answers, only for “a label”", length=20, each=Option("Label", length=MAX_LABEL)),
+        Option(
+            "Labels",
+            "The possible answers, if “Answer” is “a label”",
+            length=20,
+            each=Option("Label", length=MAX_LABEL),
+        ),
     ] = field(default_factory=list)
     filter: Annotated[
         str,

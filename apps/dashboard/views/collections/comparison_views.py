@@ -68,7 +68,10 @@ def collection_compare(request: PageRequest) -> HttpResponse:
         status = 400 if sides.refusal else 200
         return answer(request, "collections/compare.html", context, part="figures", status=status)
     a, b = sides.both
-    context |= {"differs": sorted(find_differences(a.snapshot, b.snapshot).items()), "query": f"a={a.pk}&b={b.pk}"}
+    differs = find_differences(a.snapshot, b.snapshot)
+    if "dataset.version" in differs:
+        differs.pop("dataset.content_hash", None)
+    context |= {"differs": sorted(differs.items()), "query": f"a={a.pk}&b={b.pk}"}
     if _are_small(a, b) or "figures" in request.GET:
         context |= _figures(a, b)
     return answer(request, "collections/compare.html", context, part="figures")

@@ -144,7 +144,6 @@ def _submit(request: PageRequest, format: Format) -> HttpResponse:
     context = {
         "form": form,
         "preview": preview,
-        "unit": f"{unit}s",
         "considered": count_words(preview.considered, unit, f"{unit}s"),
         "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *sizes) for row, *sizes in rows_with_sizes],
         "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),

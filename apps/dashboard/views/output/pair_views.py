@@ -21,7 +21,7 @@ from apps.dashboard.tables.pair_filters import (
     FLAG_WORDS,
     filter_pairs,
     find_place,
-    next_undecided,
+    next_proposed,
     pair_query,
     read_pair_filters,
 )
@@ -63,9 +63,9 @@ pair_set_delete = action_view(
 
 @allow(GET=Permission.READ)
 def pair_set_list(request: PageRequest) -> HttpResponse:
-    """List the pair sets, each with its number of rejected and of undecided pairs."""
+    """List the pair sets, each with its number of rejected and of proposed pairs."""
     pair_sets = PairSet.objects.select_related("collection", "created_by").annotate(
-        rejected=_count_pairs(PreferencePair.Status.REJECTED), undecided=_count_pairs(PreferencePair.Status.PROPOSED)
+        rejected=_count_pairs(PreferencePair.Status.REJECTED), proposed=_count_pairs(PreferencePair.Status.PROPOSED)
     )
     page = page_by_id(pair_sets, request.GET.get("after", ""))
     rows = [(pair_set, describe_option(Rule, "level", pair_set.level)[1]) for pair_set in page.rows]
@@ -258,14 +258,14 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.PAIR)
 def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Accept or reject one pair, then open the next undecided one. Undo stays on the pair."""
+    """Accept or reject one pair, then open the next proposed one. A reset stays on the pair."""
     pair, form = get_object_or_404(PreferencePair, pk=pk), DecisionForm(request.POST)
     shown = read_pair_filters(request.GET)
     opened = pk
     with show_refusal(request):
         if not form.is_valid():
-            raise DecisionRefused("Accept or reject the pair, or undo the decision.", "status")
+            raise DecisionRefused("Accept or reject the pair, or reset it to proposed.", "status")
         decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)
         goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
-        opened = (goes_on and next_undecided(pair, shown)) or pk
+        opened = (goes_on and next_proposed(pair, shown)) or pk
     return redirect(f"{reverse('dashboard:pair_detail', args=[opened])}{pair_query(shown)}")

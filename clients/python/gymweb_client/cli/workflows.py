@@ -96,7 +96,7 @@ def decide_pairs(
     all_pairs: Annotated[bool, Option("--all", help="All pairs of --pair-set.")] = False,
     below_margin: Annotated[float | None, Option(help="Pairs from rewards with a smaller margin.")] = None,
 ) -> None:
-    """Accept or reject pairs, or undo with `proposed`: the given pairs, or pairs of a set that match filters."""
+    """Accept pairs, reject them or reset them to `proposed`: the given pairs, or pairs of a set that match filters."""
     chosen = call.body.pop("pairs", [])
     filters = dict(call.query)
     has_filter = all_pairs or below_margin is not None or len(filters) > 1
