@@ -94,7 +94,7 @@ def export_demo(collection: Collection, pair_set: PairSet, person: User) -> list
 
 
 def write_demo_export(format_: str, collection: Collection, pair_set: PairSet, person: User) -> Export:
-    pairs = pair_set if FORMATS[format_].makes == "preferences" else None
+    pairs = pair_set if FORMATS[format_].row_kind == "preferences" else None
     export = write_export(
         export=queue_export(ExportOrder(format=format_, collection=collection, pair_set=pairs), user=person)
     )
