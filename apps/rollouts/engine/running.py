@@ -71,14 +71,14 @@ class RolloutStats:
         self.verification: Verification | None = None
         self.tools: dict[str, tuple[int, int, float]] = {}
         self.last_reply: list[Item] = []
+        self._first_lineages: dict[int, tuple[int, list[Item]]] = {}
 
     def add(self, event: TraceUnion) -> None:
         match event:
             case ModelCall():
                 self.turns += 1
                 self.model_time += event.duration
-                if event.lineage <= 1:  # 0: built-in agent; 1: main conversation of a captured agent
-                    self.last_reply = event.items
+                self.last_reply = self._main_reply(event) if event.lineage else event.items
                 self.model_version = self.model_version or event.version
                 self.input_tokens += event.usage.get("input_tokens", 0)
                 self.output_tokens += event.usage.get("output_tokens", 0)
@@ -101,6 +101,14 @@ class RolloutStats:
                 self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
                 self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
+
+    def _main_reply(self, event: ModelCall) -> list[Item]:
+        """Return the last reply of a captured agent's main conversation, as TraceGraph.main_leaf chooses it."""
+        number, lineages = event.lineage, self._first_lineages
+        if event.root_reason == "first" or number in lineages or not lineages:
+            lineages[number] = (lineages.get(number, (0, []))[0] + 1, event.items)
+        replies = lineages.values()
+        return next((items for calls, items in replies if calls > 1), [*replies][-1][1])
 
     def _count_tool(self, event: ToolResult) -> None:
         name = cut(_storable(event.name), MAX_TOOL_NAME)
