@@ -16,7 +16,8 @@ class Role(models.TextChoices):
     """Roles of users. Their permissions are in apps/accounts/permissions.py.
 
     A viewer reads all data but cannot review. An annotator reviews, and reads only their own queues and reviews. An
-    engineer reads all data, reviews, and changes most objects. Only admins manage users, retention and the audit log.
+    engineer reads all data, reviews, and changes most objects. Only admins manage users and
+    retention, and read the audit log.
     """
 
     VIEWER = "viewer", "Viewer"
@@ -115,7 +116,7 @@ class ApiKey(Dated):
 
     @property
     def state(self) -> str:
-        """Return one of KEY_STATES. A usable key is still rejected if its owner may not use it: see `usable()`."""
+        """Return one of KEY_STATES. `usable()` also checks the owner."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
@@ -220,12 +221,14 @@ class Invitation(Dated):
 
 
 class SecondFactor(Dated):
-    """The authenticator app of a user, with an encrypted TOTP secret. Sign-ins need it once `confirmed_at` is set."""
+    """The authenticator app of a user, with an encrypted TOTP secret. Every sign-in needs it after `confirmed_at`."""
 
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="second_factor")
     secret_encrypted = models.CharField(max_length=255)
     confirmed_at = models.DateTimeField(null=True, blank=True)
-    last_step = models.BigIntegerField(default=0, help_text="Time step of the last used code, which works once")
+    last_step = models.BigIntegerField(
+        default=0, help_text="Time step of the last accepted code; later sign-ins need a later one"
+    )
 
     def __str__(self) -> str:
         return f"authenticator app of {self.user}"

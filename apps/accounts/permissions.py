@@ -108,7 +108,7 @@ def scopes_with(permission: Permission) -> list[str]:
 def useful_scopes(role: str) -> list[Scope]:
     """Return the scopes to offer to users of this role.
 
-    A scope is left out if smaller scopes, or the scope for reading, already give the role all of its permissions.
+    A scope is left out if it adds nothing for this role to its smaller scopes and to `rollouts:read`.
     """
     found = []
     for scope, permissions in SCOPE_PERMISSIONS.items():

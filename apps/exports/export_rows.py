@@ -1,4 +1,4 @@
-"""Convert rollouts, pairs or tasks to exported rows. Count those that are left out by reason."""
+"""Convert rollouts, pairs or tasks to exported rows. Count the dropped ones by reason."""
 
 import math
 from collections import Counter

@@ -25,7 +25,7 @@ class Option:
 
     label: str
     help: str = ""
-    """A phrase without a full stop."""
+    """A phrase without a full stop, or whole sentences."""
     low: float | None = None
     """Minimum of a number. A text with `low` above 0 must not be empty."""
     high: float | None = None
@@ -38,7 +38,7 @@ class Option:
     """The meaning of None, for example "no limit"."""
     unit: Literal["", "s", "USD"] = ""
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Labels of the choices. For a text, its keys are the choices."""
+    """Labels by choice. The keys of a text's labels are its only allowed values."""
     example: Any = None
     exact: bool = False
     """True to keep leading and trailing spaces of a text."""

@@ -88,7 +88,7 @@ class PairSource(models.Model):
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="pair_sources")
 
     class Meta:
-        # If a collection cannot be deleted, the message counts its sources as pair sets.
+        # Django's message about a collection that cannot be deleted counts these rows. Users know them as pair sets.
         verbose_name = "pair set"
         ordering = ["id"]
         constraints = [models.UniqueConstraint(fields=["pair_set", "collection"], name="pair_source_once")]

@@ -138,7 +138,8 @@ class PolicyModel(Server):
     max_tries = models.PositiveSmallIntegerField(
         default=4,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Maximum tries of a call that fails with 408, 5xx or a connection error",
+        help_text="Maximum tries of a call that fails with 408, 425, 5xx, a timeout, a connection error or a malformed "
+        "reply",
     )
     capture_tokens = models.BooleanField(
         default=False,

@@ -107,8 +107,8 @@ class DatasetVersion(Dated):
     gold_check = models.JSONField(
         null=True,
         blank=True,
-        help_text="Check of gold answers: counts {full, less, unknown}, `first` tasks with less than full reward, "
-        "`problem`; null: not checked",
+        help_text="Check of gold answers: tasks by result {full, less, unknown}; `first`: the first tasks with less "
+        "than full reward; `problem`: an error; null: not checked",
     )
     gold_next = models.PositiveIntegerField(
         null=True, blank=True, help_text="Index of the next task whose gold answer is scored; null: none"
@@ -173,7 +173,7 @@ class Task(models.Model):
     row_json = models.TextField()
     row_hash = models.CharField(max_length=32, blank=True, help_text="BLAKE2b of the row; empty until computed")
     key = models.CharField(
-        max_length=32, blank=True, help_text="Identity across versions: hash of the id, or of the row without one"
+        max_length=32, blank=True, help_text="Identity across versions: hash of the id or, without an id, of the row"
     )
     split = models.CharField(max_length=64, blank=True, help_text="train, validation, …")
     tags_text = models.TextField(blank=True, help_text="Tags, each between line feeds, for searching")

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from apps.environments.models import Environment
 from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.gym.traces.items import message, text_of
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.engine.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.engine.outbox import Outbox
@@ -422,6 +423,21 @@ def test_counts_and_texts_of_an_endpoint_are_made_storable():
     tally.add(Verification(reward=1.0, components={"a\0b": 1.0}, stop_reason="answered"))
     end = _end(Claim(1, 2, 3, 4, 0, 0, 1, 0, 0), tally, None, 0.1)
     assert (end.input_tokens, end.output_tokens, end.components) == (2**31 - 1, 0, {"a\ufffdb": 1.0})
+
+
+@pytest.mark.parametrize("title", [1, 2])
+def test_the_answer_of_a_captured_agent_is_not_its_generated_title(title):
+    tally, main = RolloutStats(), 3 - title
+
+    def add(lineage, text, root_reason=""):
+        tally.add(ModelCall(seen=0, items=[message("assistant", text)], lineage=lineage, root_reason=root_reason))
+
+    add(1, "first", "first")
+    add(2, "second", "first")
+    add(3, "of a subagent", "subagent")
+    add(main, "the answer")
+    add(3, "of a subagent")
+    assert text_of(tally.last_reply[0]) == "the answer"
 
 
 def test_shares_of_a_limit_add_up_to_it():

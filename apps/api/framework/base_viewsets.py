@@ -25,7 +25,7 @@ from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import refuse_unknown_parameters
 from apps.policies.redacted_fields import REDACTED
 
-# The characters of a SlugField. PostgreSQL raises an error for others, for example NUL.
+# The characters of a SlugField, so without NUL, for which PostgreSQL raises an error.
 SLUG = "[-a-zA-Z0-9_]+"
 FIELDS = "fields"
 _SCHEMA_OPTIONS = {"operation_id", "request", "responses", "parameters", "filters", "examples"}
@@ -64,7 +64,8 @@ class TableViewSet(GenericViewSet[Any]):
     own_idempotency: ClassVar[frozenset[str]] = frozenset()
     # POST actions that reject the Idempotency-Key header.
     without_idempotency: ClassVar[frozenset[str]] = frozenset()
-    # POST actions whose responses contain secrets and are not stored. For a repeated request, `replay` builds one.
+    # POST actions whose responses contain secrets. Of a response, only its attribute `kept` is stored; for a repeated
+    # request, `replay` builds the response again.
     replayed: ClassVar[frozenset[str]] = frozenset()
     post: Handler
 
@@ -90,7 +91,7 @@ class TableViewSet(GenericViewSet[Any]):
         return answer
 
     def replay(self, request: Request, kept: Any) -> Response:
-        """Return the response to a repeated request of a `replayed` action. `kept` is what the first request stored."""
+        """Return the response to a repeated request of a `replayed` action. `kept` is from the first response."""
         raise NotImplementedError
 
     @classmethod

@@ -1,6 +1,6 @@
 """Declarations of MCP tools.
 
-A tool calls operations of the API. The schemas of its arguments come from the OpenAPI schema of the first operation.
+A tool calls operations of the API. Its mapped arguments have the OpenAPI schemas of the first operation.
 """
 
 import re
@@ -54,8 +54,8 @@ def id_schema(noun: str) -> Schema:
 class Tool:
     """A tool of the MCP server.
 
-    `mapped_arguments` maps names of arguments to parameters or body fields of the first operation, whose schemas they
-    have. `own_arguments` has the schemas of other arguments; it can also replace mapped schemas. `run` returns the
+    `mapped_arguments` maps names of arguments to parameters or body fields of the first operation, and uses their
+    schemas. `own_arguments` has the schemas of other arguments; it can also replace mapped schemas. `run` returns the
     reply, in which untrusted text is not yet marked (untrusted_text.py).
     """
 
@@ -89,7 +89,7 @@ class Tool:
         return {mapped[name]: value for name, value in given.items() if name in mapped}
 
     def find_refusal(self, user: object, api_key: object) -> str:
-        """Return why the caller lacks the permission for this tool, and the remedy. Empty if the caller has it."""
+        """Return why the caller may not use this tool. Empty if the caller may."""
         return next(filter(None, (find_refusal(user, api_key, one) for one in self.permissions)), "")
 
     def check(self, given: Mapping[str, Any]) -> None:

@@ -42,7 +42,7 @@ def answer(
 
 
 def answer_form(request: HttpRequest, template: str, context: dict[str, Any], *, part: str = "form") -> HttpResponse:
-    """Return a form page, with 422 if its form is bound and invalid."""
+    """Return a form page, with 422 if the form is bound. Redirect after a valid one instead."""
     return answer(request, template, context, part=part, status=422 if context["form"].is_bound else 200)
 
 

@@ -23,7 +23,7 @@ Choices = Iterable[tuple[Any, Any]]
 
 
 class JSONTextField(forms.JSONField):
-    """A JSON object or list, shown indented. Errors name line and column. `kind` is the required type, dict or list."""
+    """A JSON object or list, shown indented. Errors name the place. `kind` is the required type, dict or list."""
 
     def __init__(self, *, kind: type, rows: int = 4, **kwargs: Any) -> None:
         self.kind = kind

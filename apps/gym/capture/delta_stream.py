@@ -30,9 +30,9 @@ class DeltaStream:
             transport.write(b"%x\r\n%b\r\n" % (len(content), content))  # a chunk of HTTP/1.1
 
     async def run(self, call: Call, writer: StreamWriter) -> tuple[web.StreamResponse, bool]:
-        """End the stream when the call is stored. The second value is False if the call failed after it began.
+        """Stream the reply until the call is stored. Return the response, and whether it is complete.
 
-        Then the connection breaks.
+        If the call fails after the stream began, the connection is aborted.
         """
         call.reply.add_done_callback(lambda _: self._waiting.put_nowait(None))
         response: web.StreamResponse | None = None
@@ -65,7 +65,7 @@ class DeltaStream:
 
 
 def check_length(reply: Reply) -> Reply:
-    """Return the reply. Raises CallRefused if it did not fit into the context of the model."""
+    """Return the reply. Raises CallRefused if the conversation is longer than the context of the model."""
     if reply.finish_reason == "context_length":
         raise CallRefused(400, "The conversation is longer than the context of the model.", TOO_LONG)
     return reply

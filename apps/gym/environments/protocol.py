@@ -33,8 +33,8 @@ class BuiltinEnvironment:
     runs_on_loop: ClassVar[bool] = True
     """True if each method takes well under a millisecond, so that it runs on the event loop.
 
-    Otherwise, methods run in threads, within the environment's time limits. In both cases, `__init__` runs on the event
-    loop, and `verify` runs in a thread for attempts of more than 100,000 characters.
+    Otherwise, methods run in threads, within the environment's time limits. `__init__` always runs on the event loop.
+    `verify` always runs in a thread for attempts of more than 100,000 characters.
     """
 
     takes_turns: ClassVar[bool] = False
@@ -150,7 +150,7 @@ def answered_replies(response: dict[str, Any]) -> list[str]:
 
 
 def all_replies(response: dict[str, Any]) -> list[str]:
-    """Return the text of all replies, including the final one unless a limit ended the attempt before it."""
+    """Return the text of each reply, without the last if a limit ended the attempt after it."""
     answered, rest = _split(response)
     return answered if not rest or response.get("status") == "incomplete" else [*answered, assistant_text(rest)]
 

@@ -34,7 +34,8 @@ attempts with their rewards.
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of the rewards at one task in a collection.
 
-    `size` counts the attempts with a reward, `solved` those that solve the task. `std` is that of the population.
+    `size` counts the attempts with a reward, `solved` those that solve the task. `std` is the population
+    standard deviation.
     """
 
     size: int
@@ -285,7 +286,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     reads_graph: bool = False
     """True if rows are made of whole traces, with all branches of a graph."""
     omits_tokens: bool = False
-    """True if rows of a scored format have no token IDs. Only then can credentials in them be masked."""
+    """True if a scored format exports no token IDs. Only then can credentials in token rollouts be masked."""
 
 
 def find_encodings(format: Format, options: Options) -> tuple[Encoding, ...]:

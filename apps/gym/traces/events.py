@@ -68,7 +68,7 @@ class ModelCall(Event, tag="model_call"):
     - `lineage`: number of the conversation that the call continues.
     - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
     - `retry_of`: the first call with the same request.
-    - `served`: False only in traces of other programs, if the client did not receive the whole reply. GymWeb lists such
+    - `served`: False if the client did not receive the whole reply. Only imported traces set it; GymWeb lists such
       calls in `AgentEnd.unserved`.
     - `wire`, `notes`: the API that the client called, and the request fields that its translation dropped.
     """

@@ -2,7 +2,8 @@
 
 A line is a linear trace: each call answers the whole conversation so far. Traces of the built-in loop are lines. Calls
 captured from an external agent form a graph: every path from a root to a call can be converted to a line, as the
-built-in loop would have written it. Responses, messages, segments, verifiers and exporters read only lines.
+built-in loop would have written it. Verifiers and most exporters read only lines, and so does the code that makes
+responses, messages and segments of a trace.
 
 Other modules must not interpret the order of calls themselves.
 """
@@ -127,8 +128,8 @@ class TraceGraph:
     def main_leaf(self) -> int:
         """Return the call that the agent's `finish` names, else the last leaf of the first lineage; 0 without calls.
 
-        Some agents first generate a title for the conversation, in a separate call. So `first` lineages with a single
-        call are skipped, except the last one.
+        Some agents first generate a title for the conversation, in a separate call. So lineages with the root reason
+        `first` and a single call are skipped, unless no other is left.
         """
         ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
         if ends and ends[-1] in self.calls:

@@ -150,7 +150,7 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 def encode_json(value: object) -> bytes:
-    """Return JSON for any value of models and custom code, including what `dump_json` rejects (TypeError)."""
+    """Return JSON for any value from a model or custom code, even if `dump_json` rejects it."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -158,5 +158,5 @@ def encode_json(value: object) -> bytes:
 
 
 def dump_json(value: object) -> str:
-    """Return JSON. Raises TypeError for lone surrogates, integers beyond 64 bits and other types."""
+    """Return JSON. Raises TypeError for lone surrogates, integers beyond 64 bits and types without a JSON form."""
     return orjson.dumps(value).decode()

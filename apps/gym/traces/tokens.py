@@ -10,9 +10,9 @@ Layout of the stored bytes of one call, little-endian:
     uint32 generated: number of generated ids and logprobs
     uint32 × rest, uint32 × generated, float × generated
 
-The preceding ids are the prompt and generation of the previous call with tokens, or in a graph of the nearest ancestor
-with tokens (see graph_tokens). A prompt usually begins with all of them, so each call stores only its new ids. If the
-chat template renders an earlier turn differently, `shared` ends there.
+The preceding ids are the prompt and generation of the previous call with tokens or, in a graph, those of the nearest
+ancestor with tokens (see graph_tokens). A prompt usually begins with all of them, so each call stores only its new ids.
+If the chat template renders an earlier turn differently, `shared` ends there.
 """
 
 import struct
@@ -87,7 +87,7 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: Sequence[float]) -> TokenCapture:
-    """Pack the tokens of one call. Raises TokensMissing if an id is invalid or not each generated id has a logprob."""
+    """Pack the tokens of one call. Raises TokensMissing for an invalid id, or if ids and logprobs differ in number."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
     try:

@@ -58,7 +58,7 @@ class Outbox:
     """Buffers events and ends of attempts until they are stored.
 
     During a database outage, nothing is lost and `trouble` has the error. If the database rejects events or the end of
-    an attempt, they are logged and dropped. In place of that end, a failed one is stored.
+    an attempt, it logs the error and drops them. In place of that end, a failed one is stored.
 
     `changed` is called with the ids of the collections in each stored batch.
     """
@@ -112,7 +112,10 @@ class Outbox:
             await self._space.wait()
 
     async def wait_until_stored(self, claim: Claim) -> None:
-        """Wait until all events queued so far are stored. Raises NotStored if an event of this attempt was rejected."""
+        """Wait until all events queued so far are stored.
+
+        Raises NotStored if the last batch that it waited for had a rejected event of this attempt.
+        """
         if self._stored_events < self._queued_events:
             stored = asyncio.get_running_loop().create_future()
             self._waiters.append(_Waiter(self._queued_events, (claim.rollout_id, claim.attempt), stored))

@@ -39,7 +39,7 @@ class Setting(msgspec.Struct, kw_only=True):
     """The objects that all rollouts of a collection share: policy client, resource server, harness and limits.
 
     `rollout_timeout` is in seconds. `command` is set only for command agents. `agent_server` is set only for agent
-    servers, to their URL and whether they verify. `server` calls the judge model, so only its id and prices are here.
+    servers, to their URL and whether they verify. `server` calls the judge model; only id and prices are here.
     """
 
     policy_model_id: int
@@ -220,7 +220,7 @@ async def run_rollout(
 
 
 def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: float, **failure: str) -> End:
-    """Return the final end of an attempt. A failed attempt needs `error_kind` and `error_message`."""
+    """Return the end of an attempt that is not retried. A failed one needs `error_kind` and `error_message`."""
     verified = stats.verification
     outcome: dict[str, Any]
     if failure or verified is None:

@@ -231,7 +231,7 @@ class RolloutWorker(ChannelsWorker):
     async def _fetch(self, seats: int, only: int | None = None) -> Fetched:
         """Claim up to `seats` rollouts, of the collection `only` if given.
 
-        Return none if the lease was lost during the claim, because other workers then take over these rollouts.
+        Return no rollouts if the lease was lost during the claim: other workers take them over.
         """
         lease, in_use = self.lease, self._in_use()
         self._is_claiming = True
@@ -262,7 +262,7 @@ class RolloutWorker(ChannelsWorker):
             self._changes.add(one.claim.collection_id for one in work)
 
     def _is_behind(self) -> bool:
-        """Return True if no rollout must start: too many results wait to be stored, or the memory budget is full."""
+        """Return True if no rollout may start: results cannot be stored, too many are waiting, or memory is full."""
         return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._memory.is_full
 
     def _in_use(self) -> InUse:

@@ -99,7 +99,7 @@ def reap_leases(*, is_thorough: bool = True) -> int:
         _limit_lock_waits()
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         delete_stale_reservations()
-        # One statement reads rollouts and leases together: a lease taken in between would look lost.
+        # Read rollouts and leases in one statement. With two, a lease taken between them would look lost.
         _take_back(
             "lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*STATES_WITH_LEASE], losses=1
         )

@@ -213,7 +213,7 @@ def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _counts(export: Export) -> dict[str, Any]:
-    """Return the number of rollouts, pairs or tasks by outcome, most frequent first."""
+    """Return the counts of the manifest, most frequent reasons for dropped rows first. Empty without counts."""
     counts = export.manifest.get("counts", {})
     if not {"considered", "written_from", "dropped"} <= set(counts):
         return {}

@@ -83,7 +83,7 @@ def _count_pairs(status: PreferencePair.Status) -> Coalesce:
 
 @allow(GET=Permission.PAIR, POST=Permission.PAIR)
 def pair_set_create(request: PageRequest) -> HttpResponse:
-    """Show the form, or create the pair set. With `count` or `preview`, only count the pairs or show the first ones."""
+    """Show the form, or create the pair set. Htmx requests, `count` and `preview` only count the pairs."""
     if request.method != "POST":
         return render(request, "pairs/create.html", {"form": PairSetForm(initial=_initial_values(request))})
     form, context = PairSetForm(request.POST), {}
@@ -195,11 +195,13 @@ def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
 
 @allow(POST=Permission.PAIR)
 def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Accept, reject or undo the selected pairs, then show the filtered table again."""
+    """Accept, reject or reset the selected pairs, then show the filtered table again."""
     pair_set, form = get_object_or_404(PairSet, pk=pk), SelectedPairsForm(request.POST)
     form.fields["pair"].queryset = pair_set.pairs.all()  # type: ignore[attr-defined]
     if not form.is_valid():
-        messages.error(request, "Select at least one pair of this set, then accept or reject.")
+        messages.error(
+            request, "Select at least one pair, then accept, reject or reset. A reason has at most 500 characters."
+        )
     else:
         given = form.cleaned_data
         with show_refusal(request):
@@ -258,7 +260,7 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.PAIR)
 def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Accept or reject one pair, then open the next proposed one. A reset stays on the pair."""
+    """Accept, reject or reset one pair. With `next`, accepting and rejecting open the next proposed pair."""
     pair, form = get_object_or_404(PreferencePair, pk=pk), DecisionForm(request.POST)
     shown = read_pair_filters(request.GET)
     opened = pk
