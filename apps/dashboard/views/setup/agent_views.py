@@ -25,7 +25,7 @@ agent_list = list_view(
 @allow(GET=Permission.READ)
 def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
     agent = get_object_or_404(Agent, slug=slug)
-    collections = agent.collections.select_related("policy_model")[:_SHOWN_COLLECTIONS]
+    collections = agent.collections.select_related("dataset", "policy_model")[:_SHOWN_COLLECTIONS]
     waiting = [collection for collection in collections if not collection.is_finished]
     context = {"agent": agent, "collections": collections, "waiting": waiting}
     return answer(request, "agents/detail.html", context, part="facts")

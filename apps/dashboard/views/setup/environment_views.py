@@ -75,7 +75,7 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
         "case_count": len(find_cases(environment)),
         "datasets": environment.datasets.all(),
-        "collections": environment.collections.select_related("policy_model")[:_SHOWN_COLLECTIONS],
+        "collections": environment.collections.select_related("dataset", "policy_model")[:_SHOWN_COLLECTIONS],
     }
     return answer(request, "environments/detail.html", context, part="facts")
 
