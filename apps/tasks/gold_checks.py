@@ -192,15 +192,19 @@ def describe_check(version: DatasetVersion) -> str:
         return ""
     scope = f"{checked:,}" if version.gold_next is None else f"the first {checked:,}"
     if not found["less"]:
-        which = "All" if version.gold_next is None else "The first"
-        return (
-            f"{which} {checked:,} scored expected answers get full reward."
-            if checked > 1
-            else "The expected answer gets full reward."
-        )
+        return _describe_full(checked, found.get("unknown", 0), is_complete=version.gold_next is None)
     first = found["first"][0]
     why = f" Task {first['number']:,}: {first['message'].rstrip('.')}." if first["message"] else ""
     return (
         f"{found['less']:,} of {scope} expected answers get less than full reward from the verifier. "
         f"The mapping or the verifier may be wrong.{why}"
     )
+
+
+def _describe_full(checked: int, unknown: int, *, is_complete: bool) -> str:
+    if unknown:
+        tasks = f"{'' if is_complete else 'the first '}{checked + unknown:,}"
+        return f"The expected answers of {checked:,} of {tasks} tasks were scored; all get full reward."
+    if checked == 1:
+        return "The expected answer gets full reward."
+    return f"{'All' if is_complete else 'The first'} {checked:,} expected answers get full reward."

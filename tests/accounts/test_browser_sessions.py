@@ -62,6 +62,13 @@ def test_revoking_ends_it_and_no_other(user):
     assert AuditEntry.objects.get(action="session.end").detail["owner"] == "ada"
 
 
+def test_the_account_page_revokes_only_other_sessions(user):
+    mine, other = enter(), enter()
+    page = mine.get("/account/").text
+    ids = {client: BrowserSession.objects.get(session_id=client.session.session_key).pk for client in (mine, other)}
+    assert [f"/account/sessions/{ids[client]}/end/" in page for client in (mine, other)] == [False, True]
+
+
 def test_revoking_ones_own_session_leads_to_signing_in(user):
     client = enter()
     session = BrowserSession.objects.get()

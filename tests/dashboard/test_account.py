@@ -38,6 +38,11 @@ def test_a_password_is_changed_by_who_knows_the_old_one(browser: Client, owner: 
     assert "password is changed" in page.text
 
 
+def test_the_side_menu_marks_one_entry_on_the_account_page(browser: Client):
+    nav = browser.get("/account/").text.partition('<nav class="nav"')[2].partition("</nav>")[0]
+    assert nav.count('aria-current="page"') == 1
+
+
 def make_keys(owner: User) -> dict[str, ApiKey]:
     """Two keys that work, one that expired, one that is revoked, and one of another user."""
     past = timezone.now() - timedelta(days=1)

@@ -118,14 +118,6 @@ def test_without_agents_the_page_says_what_to_do(pages: Client):
     assert "No agents yet" in pages.get("/agents/").text
 
 
-@pytest.mark.parametrize("count", [1, 4])
-def test_the_list_takes_the_same_queries_for_one_and_for_many(pages: Client, count: int, django_assert_max_num_queries):
-    for _ in range(count):
-        make_agent()
-    with django_assert_max_num_queries(5):
-        pages.get("/agents/")
-
-
 COMMAND = {**GIVEN, "kind": "command", "command": '["agent", "{instruction}"]', "artifacts": "a.txt, b.txt"}
 
 

@@ -67,6 +67,14 @@ def test_the_check_button_asks_the_server_and_swaps_the_answer_in(pages: Client)
     assert Environment.objects.get(slug="calculator").health == "healthy"
 
 
+@pytest.mark.parametrize(("builtin", "has_button"), [("calculator", False), ("code_exec", True)])
+def test_only_an_environment_with_something_to_check_has_the_check_button(
+    pages: Client, builtin: str, has_button: bool
+):
+    environment = make_environment(adapter="builtin", builtin=builtin, slug="plain")
+    assert ("Check now" in pages.get(f"/environments/{environment.slug}/").text) == has_button
+
+
 def test_the_check_button_works_without_a_script(pages: Client):
     reply = pages.post("/environments/calculator/check/")
     assert (reply.status_code, reply["Location"]) == (302, "/environments/calculator/")

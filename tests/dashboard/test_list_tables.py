@@ -1,4 +1,4 @@
-"""The lists of collections, datasets, models and environments: search, filters, order, and trends of rewards."""
+"""The lists of collections, datasets, models, agents and environments: search, filters, order and trends."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_a_running_collection_is_not_compared_with_the_previous_one(pages: Clien
     assert [row.difference for row in rows] == [None, 0.5, None]
 
 
-@pytest.mark.parametrize("owner", ["datasets", "models", "environments"])
+@pytest.mark.parametrize("owner", ["datasets", "models", "agents", "environments"])
 def test_a_row_shows_the_latest_result_and_its_trend(pages: Client, agent: Agent, owner: str):
     dataset, model = make_dataset(), make_policy_model()
     for reward in (0.2, 0.4, 0.9):
@@ -113,7 +113,8 @@ def test_a_row_shows_the_latest_result_and_its_trend(pages: Client, agent: Agent
         archived_at=timezone.now(),
     )
     rows = {row.slug: row for row in pages.get(f"/{owner}/").context["rows"]}
-    row = rows[{"datasets": dataset, "models": model, "environments": dataset.environment}[owner].slug]
+    owners = {"datasets": dataset, "models": model, "agents": agent, "environments": dataset.environment}
+    row = rows[owners[owner].slug]
     assert row.trend.mean_reward == pytest.approx(0.9)
     assert row.trend.sparkline.values == pytest.approx([0.2, 0.4, 0.9])
     assert row.trend.latest.difference == pytest.approx(0.5)
@@ -145,18 +146,27 @@ def test_lists_are_searched_and_filtered(pages: Client):
     make_policy_model(name="Llama", slug="llama", model_name="llama-3")
     assert names(pages, "/models/?q=QWEN3") == ["Qwen"]
     assert names(pages, "/models/?health=healthy") == []
+    make_agent(name="Careful", slug="careful", max_steps=3)
+    make_agent(name="Bold", slug="bold", max_steps=5, kind="external")
+    assert names(pages, "/agents/?q=careful") == ["Careful"]
+    assert names(pages, "/agents/?kind=external") == ["Bold"]
+    assert names(pages, "/agents/?q=absent") == []
+    assert [name for name in names(pages, "/agents/?ordering=-turns") if name in {"Bold", "Careful"}] == [
+        "Bold",
+        "Careful",
+    ]
     make_dataset(name="Sums", slug="sums", environment=make_environment(slug="maths", name="Maths"))
     make_dataset(name="Words", slug="words", environment=make_environment(slug="letters", name="Letters"))
     assert names(pages, "/datasets/?environment=maths") == ["Sums"]
     assert "Maths" in names(pages, "/environments/?q=math")
 
 
-@pytest.mark.parametrize("url", ["/collections/", "/datasets/", "/models/", "/environments/"])
-def test_a_list_takes_the_same_queries_for_one_row_and_for_three(agent: Agent, url: str):
+@pytest.mark.parametrize("url", ["/collections/", "/datasets/", "/models/", "/agents/", "/environments/"])
+def test_a_list_takes_the_same_queries_for_one_row_and_for_three(db: None, url: str):
     def add() -> None:
         number = Dataset.objects.count()
         dataset = make_dataset(slug=f"d{number}", environment=make_environment(slug=f"e{number}"))
-        model = make_policy_model(slug=f"m{number}")
+        model, agent = make_policy_model(slug=f"m{number}"), make_agent(slug=f"a{number}")
         for reward in (0.2, 0.4):
             ended(dataset, agent, reward, policy_model=model)
 

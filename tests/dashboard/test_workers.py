@@ -76,7 +76,7 @@ def test_a_worker_says_its_group_its_rate_its_trouble_and_what_it_runs():
     for part in ["group gpu", '<td class="num" data-label="finished /s">12.2</td>', "1,200", "&lt;disk full&gt;"]:
         assert part in page
     link = f"{reverse('dashboard:rollout_list')}?worker={worker.pk}"
-    assert f'href="{link}">1 rollout</a>' in page
+    assert f'href="{link}">1 / {worker.seats}<' in page
     assert "/rollouts/" in signed_in().get(link).text
 
 

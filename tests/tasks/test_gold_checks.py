@@ -160,3 +160,9 @@ def test_servers_of_others_and_environments_without_verification_are_not_checked
     assert not can_check(make_environment(verifies=False, slug="people"))
     version = load({"type": "regex", "wanted": ["a"]}, {"question": "q", "answer": "a"})
     assert (version.gold_check["unknown"], describe_check(version)) == (1, "")
+
+
+@pytest.mark.parametrize(("unknown", "told"), [(0, "All 38 "), (2, "38 of 40 ")])
+def test_tasks_without_a_score_are_counted_in_the_message(unknown: int, told: str):
+    version = DatasetVersion(gold_check={"full": 38, "less": 0, "unknown": unknown})
+    assert told in describe_check(version)

@@ -31,8 +31,10 @@ class Destination:
 
 
 _SET_UP = ("dataset", "suite", "upload", "task", "mapping", "deletion")
+OWN_ACCOUNT = ("account", "second", "recovery", "key")
+"""Prefixes of the URL names of the user's own account, which the side menu links to by the user's name."""
 _SETTINGS = (
-    *("settings", "account", "second", "people", "person", "invitation", "redaction", "secrets", "outbound", "key"),
+    *("settings", "people", "person", "invitation", "redaction", "secrets", "outbound"),
     *("alert", "delivery", "trace", "tracker"),
 )
 

@@ -12,7 +12,7 @@ from django.utils.functional import SimpleLazyObject
 from apps.accounts.disk_space import find_shortage
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.chrome.activity_items import read_happening
-from apps.dashboard.chrome.destinations import Destination, destinations_for
+from apps.dashboard.chrome.destinations import OWN_ACCOUNT, Destination, destinations_for
 from apps.rollouts.models import Rollout, Worker
 
 THEMES = ("light", "dark", "system")
@@ -20,13 +20,18 @@ THEMES = ("light", "dark", "system")
 
 def _navigation(request: HttpRequest) -> list[tuple[str, list[tuple[Destination, bool]]]]:
     """Return the headings of the side menu with their destinations, and whether each contains the current page."""
-    here = request.resolver_match.url_name if request.resolver_match else ""
-    word = (here or "").split("_")[0]
+    word = _first_word(request)
     sections: dict[str, list[tuple[Destination, bool]]] = {}
     for each in destinations_for(request.user):
         if each.section is not None:
             sections.setdefault(each.section, []).append((each, word in each.belongs))
     return list(sections.items())
+
+
+def _first_word(request: HttpRequest) -> str:
+    """Return the prefix of the URL name, which tells what the page belongs to."""
+    here = request.resolver_match.url_name if request.resolver_match else ""
+    return (here or "").split("_")[0]
 
 
 def _worker_pill() -> dict[str, Any]:
@@ -64,6 +69,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
         "themes": THEMES,
         # Rendered twice per page, for wide and narrow screens: evaluated once, and not for fragments.
         "navigation": SimpleLazyObject(lambda: _navigation(request)),
+        "is_own_account": _first_word(request) in OWN_ACCOUNT,
         "settings_tabs": SimpleLazyObject(lambda: [each for each in destinations_for(request.user) if each.is_setting]),
         "worker_pill": SimpleLazyObject(_worker_pill),
         "disk_shortage": SimpleLazyObject(lambda: str(find_shortage() or "")),

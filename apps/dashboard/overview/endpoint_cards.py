@@ -9,8 +9,16 @@ from django.urls import reverse
 
 from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.environments.models import Environment
+from apps.gym.written.registry import find_environment
 from apps.policies.models import PolicyModel
 from apps.rollouts.steering.holds import find_hold, find_quota, find_throttle
+
+
+def can_check(checked: PolicyModel | Environment) -> bool:
+    """Return True if a health check tests anything: a server, or what a built-in environment needs on this machine."""
+    if checked.has_server or isinstance(checked, PolicyModel):
+        return checked.has_server
+    return hasattr(find_environment(checked.builtin), "find_problem")
 
 
 def targets_breaker(request: HttpRequest) -> bool:

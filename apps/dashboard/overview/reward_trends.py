@@ -1,4 +1,4 @@
-"""The latest result of a dataset, model or environment, and the trend that led to it."""
+"""The latest result of a dataset, model, agent or environment, and the trend that led to it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Search, filters and sortable headings of the lists of collections, datasets, models, environments and exports."""
+"""Search, filters and sortable headings of lists, for example of collections, datasets and exports."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,6 +79,10 @@ class CollectionListForm(ListFilterForm):
 
 class DatasetListForm(ListFilterForm):
     environment = _offer("Environment", Environment)
+
+
+class AgentListForm(ListFilterForm):
+    kind = filter_choice("Kind", Agent.Kind.choices)
 
 
 class PolicyModelListForm(ListFilterForm):

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 
 from apps.dashboard.chrome.icons import ICONS
 from apps.dashboard.chrome.number_formats import delta, duration, fixed, in_unit, number, percent, signed, size, usd
+from apps.dashboard.overview.endpoint_cards import can_check
 from apps.dashboard.traces.item_text import view_item
 from apps.environments.models import Environment
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
@@ -193,7 +194,7 @@ def collection_chip(collection: Collection) -> SafeString:
 @register.filter
 def health_chip(checked: Environment | PolicyModel) -> SafeString:
     """Render the health of an environment or a model. Without a server, it runs in the worker process."""
-    if checked.health == Health.UNKNOWN and not checked.has_server:
+    if checked.health == Health.UNKNOWN and not can_check(checked):
         return format_html('<span class="muted">{}</span>', "no server to check")
     return status_chip(checked.health, checked.get_health_display())
 
@@ -209,6 +210,7 @@ def check_chip(check: dict[str, Any]) -> SafeString:
     return format_html('{} <span class="visually-hidden">{}:</span>', chip, status.replace("_", " "))
 
 
+register.filter(can_check)
 register.filter("as_item", view_item)  # a Responses item made ready for templates/_item.html
 
 

@@ -14,7 +14,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
-    """Mean, for the given budgets, of max(0, 1 − excess ÷ (tolerance × budget)).
+    """1.0 within every budget, less beyond it: the mean over the budgets of max(0, 1 − excess ÷ (tolerance × budget)).
 
     The excess is the use beyond the budget. With a tolerance of 1.0, twice the budget gives 0.0; with 0.0, any excess
     does. Steps are turns (model replies). Tokens are input and output of all calls. If the model reports no token

@@ -32,8 +32,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
-    """`combine`: `mean` is Σ weight × reward ÷ Σ positive weights, `sum` is Σ weight × reward, `product` is Π reward,
-    `min` and `max` are the lowest and the highest reward.
+    """Combines several verifiers. `combine` chooses how: `mean` (Σ weight × reward ÷ Σ positive weights), `sum`
+    (Σ weight × reward), `product`, `min` or `max`.
 
     Every part must give a reward: if one fails, the whole verification fails. If a `required` part gives less than 1.0,
     the total is 0.0.

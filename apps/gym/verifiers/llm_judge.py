@@ -99,8 +99,8 @@ def _require(expected: str) -> str:
 
 
 class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
-    """The judge's score, scaled to 0–1: (score − low) ÷ (high − low). If the judge names a verdict,
-    the reward is the one set for it.
+    """The judge's score, scaled to 0–1: (score − low) ÷ (high − low). With named verdicts, each verdict has its own
+    reward.
 
     When comparing with the expected answer: 1.0 for better, 0.5 for tie, 0.0 for worse; or 1.0 for equal and 0.0 for
     different.

@@ -1,4 +1,4 @@
-"""Search in the lists of collections, datasets, models and environments, and orders of collections.
+"""Search in the lists of collections, datasets, models, agents and environments, and orders of collections.
 
 Pages and API use the same. The search in exports is in `apps.exports.export_search`.
 """
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from django.db.models import Case, F, Model, Q, QuerySet, When
 
+from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
@@ -18,6 +19,7 @@ Row = TypeVar("Row", bound=Model)
 
 _SEARCHED: dict[type[Model], tuple[str, ...]] = {
     Collection: ("name", "dataset__name", "dataset__slug", "policy_model__name", "policy_model__slug", "agent__name"),
+    Agent: ("name", "slug", "system_prompt", "server_url"),
     Dataset: ("name", "slug", "description", "environment__name"),
     PolicyModel: ("name", "slug", "model_name", "base_url", "version"),
     Environment: ("name", "slug", "description", "builtin", "base_url"),

@@ -86,6 +86,7 @@ def person_edit(request: PageRequest, pk: int) -> HttpResponse:
         "person": person,
         "keys": person.api_keys.order_by("-id"),
         "sessions": sessions_of(person),
+        "current_session": request.session.session_key,
         "has_second_factor": needs_code(person),
         "is_managed": is_managed(person),
     }

@@ -21,6 +21,7 @@ from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.overview.outbound_access import read_called, read_entries, try_address
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import OVER_HTTP, Environment
+from apps.exports.models import TraceDestination
 from apps.policies.installation_redactor import delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import PolicyModel, RedactionPattern
 from apps.policies.policy_model_changes import save_policy_model
@@ -42,6 +43,7 @@ def settings(request: PageRequest) -> HttpResponse:
     if user_may(user, Permission.CONFIGURE):
         counts["allowed"] = len(read_entries())
         counts["subscriptions"] = Subscription.objects.filter(is_enabled=True).count()
+        counts["destinations"] = TraceDestination.objects.count()
         counts["patterns"] = RedactionPattern.objects.count()
     return render(request, "settings/settings.html", {"counts": counts})
 

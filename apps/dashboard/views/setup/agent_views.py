@@ -1,5 +1,7 @@
 """Agents: the harness around the policy model."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
@@ -9,23 +11,45 @@ from apps.accounts.permissions import Permission, allow
 from apps.agents.agent_changes import find_errors, save_agent
 from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
-from apps.dashboard.chrome.row_views import list_view
+from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.agent_forms import FILL, AgentForm
 from apps.dashboard.forms.fields import add_errors_to_valid_fields, show_errors
 from apps.dashboard.forms.verifier_forms import typed
+from apps.dashboard.tables.list_tables import AgentListForm, Column, list_rows
 
 _SHOWN_COLLECTIONS = 10
 
 
-agent_list = list_view(
-    Agent.objects.annotate(collection_count=Count("collections")), "agents/list.html", part="rows", name="agents"
-)
+_COLUMNS = [
+    Column("Agent", "name"),
+    Column("Kind", "kind"),
+    Column("Prompt, program or server"),
+    Column("Maximum turns", "turns", "num"),
+    Column("Time limit", "time", "num"),
+    Column("Collections", "collections", "num"),
+    Column("Latest mean reward", "reward", "num"),
+    Column("Trend", classes="lesser"),
+    Column("Changed", "changed", "lesser"),
+]
+_KEYS: dict[str, Any] = {
+    "kind": lambda agent: agent.get_kind_display(),
+    "turns": lambda agent: agent.max_steps,
+    "time": lambda agent: agent.time_limit,
+    "changed": lambda agent: agent.updated_at,
+}
+
+
+@allow(GET=Permission.READ)
+def agent_list(request: PageRequest) -> HttpResponse:
+    rows = Agent.objects.annotate(collection_count=Count("collections"))
+    context = list_rows(request, rows, AgentListForm(request.GET), _COLUMNS, _KEYS, owner="agent")
+    return answer(request, "agents/list.html", context, part="rows")
 
 
 @allow(GET=Permission.READ)
 def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
     agent = get_object_or_404(Agent, slug=slug)
-    collections = agent.collections.select_related("policy_model")[:_SHOWN_COLLECTIONS]
+    collections = agent.collections.select_related("dataset", "policy_model")[:_SHOWN_COLLECTIONS]
     waiting = [collection for collection in collections if not collection.is_finished]
     context = {"agent": agent, "collections": collections, "waiting": waiting}
     return answer(request, "agents/detail.html", context, part="facts")

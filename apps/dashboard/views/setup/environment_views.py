@@ -15,7 +15,13 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.environment_forms import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifier_forms import CHOOSE, VerifierForm, typed
-from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
+from apps.dashboard.overview.endpoint_cards import (
+    answer_breaker,
+    answer_health,
+    breaker_context,
+    can_check,
+    targets_breaker,
+)
 from apps.dashboard.overview.environment_tools import list_tools
 from apps.dashboard.tables.list_tables import Column, EnvironmentListForm, list_rows
 from apps.dashboard.traces.bodies import pretty
@@ -75,7 +81,7 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
         "case_count": len(find_cases(environment)),
         "datasets": environment.datasets.all(),
-        "collections": environment.collections.select_related("policy_model")[:_SHOWN_COLLECTIONS],
+        "collections": environment.collections.select_related("dataset", "policy_model")[:_SHOWN_COLLECTIONS],
     }
     return answer(request, "environments/detail.html", context, part="facts")
 
@@ -100,7 +106,9 @@ def environment_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
             verifier.add_problems(wrong)
             add_errors(form, wrong, skip={"verifier"})
         else:
-            messages.success(request, f"The environment {saved.name} is saved. Run a health check.")
+            messages.success(
+                request, f"The environment {saved.name} is saved.{' Run a health check.' if can_check(saved) else ''}"
+            )
             return go(request, "dashboard:environment_detail", saved.slug)
     context = {"form": form, "verifier": verifier, "environment": environment}
     return answer_form(request, "environments/form.html", context)

@@ -12,6 +12,7 @@ from apps.dashboard.forms.verifier_forms import TryVerifierForm, VerifierForm, d
 from apps.dashboard.traces.bodies import pretty
 from apps.environments.verifier_cases import try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
+from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
 
@@ -67,7 +68,12 @@ def _paragraphs(name: str) -> list[str]:
 
 
 def _required_fields(name: str) -> list[str]:
-    """Return the row fields that the verifier requires with its default parameters, or in its example."""
+    """Return the row fields that the verifier requires with its default parameters, or in its example.
+
+    Those of a hybrid depend on its parts.
+    """
+    if VERIFIERS[name] is Hybrid:
+        return []
     try:
         return sorted(VERIFIERS[name]().needs)
     except TypeError:  # It has parameters without a default.

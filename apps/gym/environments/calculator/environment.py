@@ -27,8 +27,8 @@ class Calculator(BuiltinEnvironment):
 
     name: ClassVar[str] = "calculator"
     description: ClassVar[str] = (
-        "One tool, calculator{expression}. The boxed answer, otherwise the last number of the last line, must be "
-        "the row's expected_answer."
+        "One tool: calculator(expression). Reward 1.0 if the boxed answer (without a box, the last number of the "
+        "last line) equals the row's expected_answer."
     )
     tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})

@@ -181,7 +181,7 @@ class ToolCallForm(Verifier, frozen=True, kw_only=True, tag="tool_call_form"):
     Range: 0.0 to 3.0 with weights of 1. Components: `correctness`, `schema_valid`, `format`.
     """
 
-    title: ClassVar[str] = "Tool call form"
+    title: ClassVar[str] = "Tool call correctness and format"
     expected_field: Annotated[
         str, Meta(title="Field of the expected call", min_length=1, description='{"name": …, "arguments": {…}}')
     ] = "expected_call"
