@@ -70,7 +70,7 @@ def test_an_export_is_offered_of_a_set_that_holds_pairs():
     full, empty = make_pair_set(), PairSet.objects.create(collection=make_collection())
     pages = [squeezed(client.get(reverse("dashboard:pair_set_detail", args=[one.pk])).text) for one in (full, empty)]
     assert ["Export as DPO" in page for page in pages] == [True, False]
-    assert "DPO exports leave out rejected pairs" in pages[0]
+    assert "DPO exports include accepted and proposed pairs" in pages[0]
     assert "Try a smaller margin" in pages[1]
 
 

@@ -153,7 +153,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     page = page_by_id(filter_pairs(pairs, shown), request.GET.get("after", ""), descending=False)
     context = {
         "pair_set": pair_set,
-        "counts": [(label_reason(name), count) for name, count in pair_set.counts.items()],
+        "outcomes": [(label_reason(name), count) for name, count in pair_set.counts.items() if count],
         "excluded": [(label_reason(name), count) for name, count in pair_set.excluded.items()],
         "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
         "page": page,
