@@ -8,4 +8,4 @@ IncludeTruncated = Annotated[
     bool,
     Option("Include truncated rollouts", "Includes rollouts cut off by a limit. They do not teach a model to stop."),
 ]
-REWARD_SOURCES = {"override": "The reviewer's, if overridden", "verifier": "The verifier's"}
+REWARD_SOURCES = {"override": "Reviewer's override, else the verifier's", "verifier": "The verifier's"}

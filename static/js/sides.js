@@ -37,6 +37,7 @@ export function addMarkdownSwitch(shown, box) {
   mark.setAttribute("aria-hidden", "true");
   mark.textContent = "m";
   button.append(mark, "Markdown");
+  button.title = "Off: text with the differences marked";
   let isOn = memory.get(MARKDOWN) !== "no";
   const draw = () => {
     shown.classList.toggle("as-text", !isOn);

@@ -207,7 +207,7 @@ def review(page: Page, hands: Hands, collection: str) -> None:
 def export(page: Page, hands: Hands, collection: str) -> Path:
     hands.press(page.get_by_role("link", name="Export", exact=True))
     page.wait_for_url("**/exports/new/*")
-    hands.press(page.get_by_role("link", name="NeMo Gym rollout rows"))
+    hands.press(page.get_by_role("link", name="NeMo Gym rollout rows").first)
     page.wait_for_url("**/exports/new/*format=*")
     hands.press(page.get_by_role("button", name="Create export"))
     download = page.get_by_role("link", name="Download", exact=False).first

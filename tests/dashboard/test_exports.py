@@ -405,7 +405,7 @@ def test_the_list_is_filtered_and_tells_exports_of_one_format_apart():
         ("q=ada", [two]),
         ("q=TRL&state=failed", [two]),
     ):
-        assert [row for row, _ in client.get(f"/exports/?{query}").context["rows"]] == shown, query
+        assert [row for row, *_ in client.get(f"/exports/?{query}").context["rows"]] == shown, query
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "made"])
@@ -438,6 +438,24 @@ def test_the_first_row_of_parquet_is_shown(tmp_path):
     [file] = tmp_path.rglob("*.parquet")
     file.write_bytes(b"PAR1" + bytes(20))
     assert "First row" not in signed_in().get(url(export)).text
+
+
+def test_recently_used_formats_are_listed_first_and_once_more_in_their_section():
+    client = signed_in()
+    collection = make_collection()
+    assert "Recently used" not in dict(client.get(CREATE).context["kinds"])
+    for format in ("openai_sft", "trl_sft", "gone"):
+        Export.objects.create(format=format, collection=collection)
+    (title, formats), *others = client.get(CREATE).context["kinds"]
+    assert (title, [one.slug for one in formats]) == ("Recently used", ["trl_sft", "openai_sft"])
+    assert sum(one.slug == "trl_sft" for _, found in others for one in found) == 1
+
+
+def test_the_list_shows_the_checked_rollouts_beside_fewer_rows(tmp_path):
+    export = queued_export()
+    make_rollout(export.collection, reward=None)
+    write_export(export=export, path=tmp_path / "made")
+    assert '>1<span class="sub">of 2</span></td>' in signed_in().get(reverse("dashboard:export_list")).text
 
 
 def test_the_formats_say_what_the_export_is_for():

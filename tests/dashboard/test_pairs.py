@@ -70,7 +70,7 @@ def test_an_export_is_offered_of_a_set_that_holds_pairs():
     full, empty = make_pair_set(), PairSet.objects.create(collection=make_collection())
     pages = [squeezed(client.get(reverse("dashboard:pair_set_detail", args=[one.pk])).text) for one in (full, empty)]
     assert ["Export as DPO" in page for page in pages] == [True, False]
-    assert "DPO exports leave out rejected pairs" in pages[0]
+    assert "DPO exports include accepted and proposed pairs" in pages[0]
     assert "Try a smaller margin" in pages[1]
 
 
@@ -218,6 +218,30 @@ def test_people_are_asked_from_the_page_of_the_set():
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
     assert "All proposed pairs of" in again
     assert Queue.objects.count() == 2
+
+
+@pytest.mark.parametrize("sort", ["", "margin", "length"])
+def test_the_table_and_the_page_of_a_pair_have_the_same_order(sort):
+    pair_set = make_pair_set()
+    pairs = [pair_set.pairs.get()]
+    for _ in range(4):
+        rejected = make_rollout(pair_set.collection, task=pairs[0].task, reward=0.0)
+        given = {"task": pairs[0].task, "chosen": pairs[0].chosen, "rejected": rejected}
+        pairs.append(PreferencePair.objects.create(pair_set=pair_set, margin=1.0, **given))
+    values = [(0.5, 9), (0.25, 4), (0.5, 8), (None, 0), (None, 0)]
+    for pair, (margin, length) in zip(pairs, values, strict=True):
+        pair.margin, pair.source = margin, "reward" if margin else "verdict"
+        pair.chosen_length, pair.rejected_length = 2, length
+        pair.save()
+    order = [pairs[at].pk for at in {"": (0, 1, 2, 3, 4), "margin": (1, 0, 2, 3, 4), "length": (0, 2, 1, 3, 4)}[sort]]
+    client, query = signed_in(), {"sort": sort}
+    table = client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk]), query)
+    assert [pair.pk for pair, *_ in table.context["rows"]] == order
+    places = [client.get(reverse("dashboard:pair_detail", args=[pk]), query).context["place"] for pk in order]
+    assert [each.number for each in places] == [1, 2, 3, 4, 5]
+    assert [each.next for each in places] == [each.next_proposed for each in places] == [*order[1:], None]
+    assert [each.previous for each in places] == [None, *order[:-1]]
+    assert "filtered pairs" not in client.get(reverse("dashboard:pair_detail", args=[order[0]]), query).text
 
 
 def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():

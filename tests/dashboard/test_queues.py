@@ -351,6 +351,14 @@ def test_a_rubric_is_changed_and_deleted_until_it_is_used(pages):
     assert Rubric.objects.exists() is False
 
 
+def test_the_list_shows_the_number_of_repeats_to_leads_only(pages: Client, desk: Client):
+    make_queue(pairs=4, repeat_share=0.5)
+    assert ['<span class="sub">2 repeats</span>' in client.get("/queues/").text for client in (pages, desk)] == [
+        True,
+        False,
+    ]
+
+
 def test_the_list_takes_as_many_queries_for_three_queues_as_for_one():
     one, three = queries_with_one_and_three(lambda: "/queues/", make_queue)
     assert one == three

@@ -103,6 +103,18 @@ def test_a_repeat_answered_for_the_same_rollout_on_the_other_side_is_consistent(
     assert (sided.repeated, sided.consistent, sided.first_side) == (2, 0, 1.0)
 
 
+def test_a_break_between_items_does_not_lower_the_reviews_per_hour():
+    queue, ann = make_queue(pairs=2), annotator()
+    before, after = judge(queue, ann), judge(queue, ann)
+    Review.objects.filter(pk=before.pk).update(
+        seconds=20,
+        started_at=before.started_at - timedelta(days=2),
+        submitted_at=before.submitted_at - timedelta(days=2),
+    )
+    Review.objects.filter(pk=after.pk).update(seconds=40)
+    assert read_reviewers(queue)[0].per_hour == 120
+
+
 def test_a_repeat_of_an_undone_review_counts_nowhere():
     queue, ann = make_queue(pairs=2, repeat_share=0.5), annotator()
     first = judge(queue, ann)

@@ -90,7 +90,8 @@ FORMATS = [
         },
         encodings=("jsonl",),
         note="Set `dataset_name` to `PreferenceDataset`. The loss covers the message of each completion. Tools are "
-        "written in the format of Qwen templates. For other templates, leave them out here and add your own text.",
+        "written in the format of Qwen templates. For other templates, leave the tools out in the options and describe "
+        "them in the system prompt.",
     ),
     Format(
         slug="nemo_rl_tasks",

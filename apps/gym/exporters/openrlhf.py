@@ -100,8 +100,8 @@ FORMATS = [
         },
         encodings=("jsonl",),
         note="Use `--data.prompt_key context_messages --data.chosen_key chosen_messages --data.rejected_key "
-        "rejected_messages`. With level trajectory, the loss includes tool outputs. `--data.max_len` defaults to "
-        "512.",
+        "rejected_messages`. With level “Whole rollouts”, the loss includes tool outputs. `--data.max_len` defaults "
+        "to 512.",
     ),
     Format(
         slug="openrlhf_rl",

@@ -217,8 +217,8 @@ FORMATS = [
         rows=dpo_rows,
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("explicit", "implicit")},
-        note="`DPOTrainer`'s loss covers everything after the prompt, including tool outputs. With level step, each "
-        "side is one model turn. `DPOTrainer`'s `max_length` defaults to 1024.",
+        note="`DPOTrainer`'s loss covers everything after the prompt, including tool outputs. With level “First "
+        "differing action”, each side is one model turn. `DPOTrainer`'s `max_length` defaults to 1024.",
     ),
     Format(
         slug="trl_reward",

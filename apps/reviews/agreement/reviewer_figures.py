@@ -16,9 +16,10 @@ _LEFT = "deleted user"
 class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one reviewer.
 
-    `seconds` is the median time per item, and `last_at` the time of the last submission or skip. `first_side` is the
-    share of A among verdicts that prefer a side. Of `repeated` hidden repeats, `consistent` equal the first answer. In
-    `could_see_results` of the `submitted` reviews, the reviewer could see results.
+    `seconds` is the median time per item, and `per_hour` the number of reviews per hour of review time, without breaks
+    between items. `last_at` is the time of the last submission or skip. `first_side` is the share of A among verdicts
+    that prefer a side. Of `repeated` hidden repeats, `consistent` equal the first answer. In `could_see_results` of the
+    `submitted` reviews, the reviewer could see results.
     """
 
     username: str
@@ -35,14 +36,14 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _COLUMNS = (
-    *("reviewer__username", "status", "choice", "seconds", "started_at", "submitted_at", "skipped_at"),
+    *("reviewer__username", "status", "choice", "seconds", "submitted_at", "skipped_at"),
     *("skip_reason", "repeat_of", "could_see_results"),
 )
 """Only the needed columns: a queue may have tens of thousands of reviews."""
 
 
 def read_reviewers(queue: Queue) -> list[Reviewer]:
-    """Return the reviewers, most active first. Their speed covers the time from their first to their last item."""
+    """Return the reviewers, most active first."""
     reviews = Review.objects.filter(queue=queue, is_adjudication=False)
     by_person: dict[str, list[Any]] = defaultdict(list)
     for row in reviews.order_by("pk").values_list(*_COLUMNS, named=True):
@@ -69,8 +70,7 @@ def _reviewer(name: str, rows: list[Any], repeats: list[bool]) -> Reviewer:
     submitted = [each for each in rows if each.status == Review.Status.SUBMITTED]
     skipped = [each for each in rows if each.status == Review.Status.SKIPPED]
     seconds = [each.seconds for each in submitted if each.seconds is not None]
-    ends = [each.submitted_at for each in submitted if each.submitted_at is not None]
-    hours = (max(ends) - min(each.started_at for each in submitted)).total_seconds() / 3600 if ends else 0.0
+    hours = sum(seconds) / 3600
     sides = Counter(each.choice[0] for each in submitted if each.choice in {"a", "a_much", "b", "b_much"})
     return Reviewer(
         username=name,
@@ -79,7 +79,7 @@ def _reviewer(name: str, rows: list[Any], repeats: list[bool]) -> Reviewer:
         skipped=sum(each.repeat_of is None or each.skip_reason != SKIPPED for each in skipped),
         open=sum(each.status == Review.Status.OPEN for each in rows),
         seconds=median(seconds) if seconds else None,
-        per_hour=len(submitted) / hours if hours > 0 else None,
+        per_hour=len(seconds) / hours if hours > 0 else None,
         last_at=max((at for each in rows if (at := each.submitted_at or each.skipped_at)), default=None),
         first_side=sides["a"] / sides.total() if sides else None,
         repeated=len(repeats),

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from django.db.models import Max
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django_htmx.http import trigger_client_event
@@ -49,6 +50,8 @@ PREFILLED_FIELDS = ("collection", "pair_set", "q", "rollouts")
 """Form fields that links to the page may set in the URL."""
 FIRST_ROW_CHARACTERS = 4_000
 """Maximum characters shown of the first row."""
+MAX_RECENT = 5
+"""Maximum number of recently used formats on the page of formats."""
 MAX_SENDS = 20
 """Maximum number of sends on the page of an export."""
 ROW_KIND_TITLES: dict[RowKind, str] = {
@@ -56,7 +59,7 @@ ROW_KIND_TITLES: dict[RowKind, str] = {
     "preferences": "Preference pairs, for DPO and reward models",
     "labels": "Rollouts labelled good or bad, for KTO",
     "tasks": "Prompts, for trainers that generate rollouts",
-    "scored": "Scored rollouts",
+    "scored": "Scored rollouts, for RL, analysis and other tools",
 }
 
 
@@ -78,7 +81,7 @@ def export_list(request: PageRequest) -> HttpResponse:
     filters = ExportListForm(request.GET)
     exports = Export.objects.select_related("collection", "pair_set", "created_by").filter(**filters.conditions)
     page = page_by_id(search_exports(exports, filters.words), request.GET.get("after", ""))
-    rows = [(export, summarize_options(Filters, export.filters)) for export in page.rows]
+    rows = [(export, summarize_options(Filters, export.filters), _counts(export)) for export in page.rows]
     context = {"page": page, "rows": rows, "filters": filters, "has_filters": bool(rows) or filters.is_narrowed}
     return answer(request, "exports/list.html", context, part="exports")
 
@@ -94,6 +97,8 @@ def export_create(request: PageRequest) -> HttpResponse:
             (title, [one for one in FORMATS.values() if one.row_kind == kind])
             for kind, title in ROW_KIND_TITLES.items()
         ]
+        if recent := _recent_formats():
+            kinds.insert(0, ("Recently used", recent))
         context = {"kinds": kinds, "prefilled_query": prefilled_query, "sources": _describe_sources(prefilled)}
         return render(request, "exports/formats.html", context)
     if request.method != "POST":
@@ -103,6 +108,12 @@ def export_create(request: PageRequest) -> HttpResponse:
         # The event reloads the preview, after the fields of the chosen collection are on the page.
         return trigger_client_event(response, "collection-shown", after="swap")
     return _submit(request, format)
+
+
+def _recent_formats() -> list[Format]:
+    """Return the formats of the newest exports, at most MAX_RECENT."""
+    used = Export.objects.order_by().values_list("format").annotate(newest=Max("pk")).order_by("-newest")
+    return [FORMATS[slug] for slug, _ in used[:MAX_RECENT] if slug in FORMATS]
 
 
 def _describe_sources(prefilled: Mapping[str, str]) -> list[str]:

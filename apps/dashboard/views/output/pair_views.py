@@ -19,9 +19,10 @@ from apps.dashboard.forms.pair_forms import QUEUE_LIMITS, DecisionForm, PairQueu
 from apps.dashboard.tables.option_words import describe_option, describe_options
 from apps.dashboard.tables.pair_filters import (
     FLAG_WORDS,
-    filter_pairs,
+    SORT_WORDS,
     find_place,
     next_proposed,
+    page_pairs,
     pair_query,
     read_pair_filters,
 )
@@ -150,10 +151,10 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
     pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
     shown, changes = read_pair_filters(request.GET), _changes(pair_set, request.GET.get("since", ""))
-    page = page_by_id(filter_pairs(pairs, shown), request.GET.get("after", ""), descending=False)
+    page = page_pairs(pairs, shown, request.GET.get("after", ""))
     context = {
         "pair_set": pair_set,
-        "counts": [(label_reason(name), count) for name, count in pair_set.counts.items()],
+        "outcomes": [(label_reason(name), count) for name, count in pair_set.counts.items() if count],
         "excluded": [(label_reason(name), count) for name, count in pair_set.excluded.items()],
         "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
         "page": page,
@@ -162,6 +163,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], describe_verdict(pair)) for pair in page.rows],
         "shown": shown,
         "statuses": PreferencePair.Status.choices,
+        "sorts": SORT_WORDS.items(),
         "source_choices": PreferencePair.Source.choices,
         "flag_choices": [(flag, FLAG_WORDS[flag], count) for flag, count in count_flags(pair_set.pairs.all()).items()],
         "further": pair_set.further.order_by("pk"),

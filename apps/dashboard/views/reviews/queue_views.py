@@ -44,7 +44,8 @@ def queue_list(request: PageRequest) -> HttpResponse:
     queues = queues_for(request.user).annotate(
         done=Count("reviews", filter=submitted, distinct=True),
         mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
-        wanted=F("overlap") * (F("item_count") + count_repeated("pk")),
+        repeats=count_repeated("pk"),
+        wanted=F("overlap") * (F("item_count") + F("repeats")),
     )
     state = request.GET.get("state", "")
     queues = queues.filter(_STATES.get(state, _STATES[""]))
