@@ -14,7 +14,18 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard.chrome.icons import ICONS
-from apps.dashboard.chrome.number_formats import delta, duration, fixed, in_unit, number, percent, signed, size, usd
+from apps.dashboard.chrome.number_formats import (
+    delta,
+    duration,
+    fixed,
+    in_unit,
+    interval_end,
+    number,
+    percent,
+    signed,
+    size,
+    usd,
+)
 from apps.dashboard.traces.item_text import view_item
 from apps.environments.models import Environment
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
@@ -22,7 +33,7 @@ from apps.policies.models import Health, PolicyModel
 from apps.rollouts.models import Collection, Rollout
 
 register = template.Library()
-for each in (duration, number, fixed, delta, signed, usd, in_unit, size, percent):
+for each in (duration, number, fixed, interval_end, delta, signed, usd, in_unit, size, percent):
     register.filter(each)
 
 _GOOD = {
