@@ -46,9 +46,9 @@ def compared(*rollouts: Rollout, **query: object) -> str:
 
 def test_what_all_have_in_common_is_folded_and_where_they_part_is_named():
     page = squeezed(signed_in(Role.VIEWER).get(compared(*two())).text)
-    assert "Steps up to #1 are the same" in page
+    assert "2 equal steps before the divergence" in page
     # Numbered as in the trace.
-    assert '<a href="#divergence">Diverges at step #2</a>' in page
+    assert '<a href="#divergence">' in page
     assert "<strong>Diverges at</strong> step #2, result <code>run</code>" in page
 
 

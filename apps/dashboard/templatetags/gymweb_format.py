@@ -8,7 +8,7 @@ from typing import Any
 
 from django import template
 from django.db.models.fields import BLANK_CHOICE_DASH
-from django.forms import BoundField, ChoiceField, ModelChoiceField
+from django.forms import BoundField, ChoiceField, Form, ModelChoiceField
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -26,6 +26,7 @@ from apps.dashboard.chrome.number_formats import (
     size,
     usd,
 )
+from apps.dashboard.forms.fields import is_any_set
 from apps.dashboard.traces.item_text import view_item
 from apps.environments.models import Environment
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
@@ -245,6 +246,12 @@ def worded(field: BoundField) -> BoundField:
         widget = field.field.widget
         widget.choices = [(value, word if label == dashes else label) for value, label in widget.choices]
     return field
+
+
+@register.filter
+def has_choice(filters: Form) -> bool:
+    """Return True if any filter except the search differs from its default."""
+    return is_any_set(filters, [field.name for field in filters.visible_fields() if field.name != "q"])
 
 
 @register.filter
