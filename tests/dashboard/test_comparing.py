@@ -64,6 +64,15 @@ def test_equal_steps_in_a_row_after_the_divergence_are_one_fold():
     assert "2 steps" in page
 
 
+def test_a_divergence_that_only_one_has_names_it():
+    collection = make_collection()
+    long = trace("2+2", "4", "It is 4.", 1.0)
+    one, other = make_rollout(collection, trace=long), make_rollout(collection, trace=[long[0], *long[3:]])
+    page = squeezed(signed_in().get(compared(other, one)).text)
+    assert (f"only in B #{one.pk}" in page, page.count("No such step")) == (True, 2)
+    assert page.count(f"<span>No such step in #{other.pk}") == 1
+
+
 def test_words_that_only_one_has_are_marked():
     page = signed_in().get(compared(*two())).text
     assert "It is <del>4</del>." in page

@@ -20,7 +20,7 @@ class MatrixForm(forms.Form):
     def __init__(self, data: Any) -> None:
         given = {name: field.initial for name, field in self.base_fields.items() if field.initial is not None}
         super().__init__({**given, **data})
-        self.fields["k"].widget.attrs["placeholder"] = "mean reward, or k for pass@k"
+        self.fields["k"].widget.attrs["placeholder"] = "mean, or k for pass@k"
         for name, model, empty in (("dataset", Dataset, "All datasets"), ("suite", Suite, "No suite")):
             slugs = model._default_manager.order_by("slug").values_list("slug", flat=True)
             self.fields[name].choices = [("", empty), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]
