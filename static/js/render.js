@@ -6,7 +6,7 @@ import { onReader } from "./moving.js";
 
 function prepareCards(reader, signal) {
   const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
-  const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
+  const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
 
   // Return the URL of a single text; empty for a card that is not stored.
@@ -52,8 +52,10 @@ function prepareCards(reader, signal) {
   function addTools(card) {
     const switcher = element("button", "link view-switch");
     switcher.type = "button";
+    switcher.title = "Change the view";
     name(switcher, card.dataset.view);
-    card.querySelector(".event-time").prepend(switcher);
+    const times = card.querySelector(".event-time");
+    times.insertBefore(switcher, times.querySelector("a"));
     for (const head of card.querySelectorAll(".block-head")) {
       const pre = [...head.parentElement.querySelectorAll("pre[data-form]")]
         .find((each) => head.parentElement === each.closest(".result, .block"));
@@ -65,8 +67,7 @@ function prepareCards(reader, signal) {
   }
 
   function name(switcher, view) {
-    switcher.textContent = VIEWS.get(view);
-    switcher.setAttribute("aria-label", `Shown ${VIEWS.get(view)}: change`);
+    switcher.textContent = `view: ${VIEWS.get(view)}`;
   }
 
   async function showAs(card, view) {

@@ -51,7 +51,7 @@ def test_two_tiles_of_a_group_are_marked_and_compared_with_the_keyboard(site, ta
 
 def test_the_worst_regressions_are_walked_with_j_and_k(site, tab, seeded):
     tab.goto(f"{site.base}/collections/compare/?a={seeded['a']}&b={seeded['b']}")
-    tab.get_by_role("link", name="Step through comparisons").click()
+    tab.get_by_role("link", name="Step through the comparisons of these tasks").click()
     place = tab.get_by_label("Comparisons")
     for shown, key in (("1 of 2", "j"), ("2 of 2", "k"), ("1 of 2", "d")):
         expect(place).to_contain_text(shown)

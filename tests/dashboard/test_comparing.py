@@ -46,9 +46,9 @@ def compared(*rollouts: Rollout, **query: object) -> str:
 
 def test_what_all_have_in_common_is_folded_and_where_they_part_is_named():
     page = squeezed(signed_in(Role.VIEWER).get(compared(*two())).text)
-    assert "Steps up to #1 are the same" in page
+    assert "2 equal steps before the divergence" in page
     # Numbered as in the trace.
-    assert '<a href="#divergence">Diverges at step #2</a>' in page
+    assert '<a href="#divergence">' in page
     assert "<strong>Diverges at</strong> step #2, result <code>run</code>" in page
 
 
@@ -62,6 +62,15 @@ def test_equal_steps_in_a_row_after_the_divergence_are_one_fold():
     page = signed_in().get(compared(good, bad)).text
     assert page.count('<tr class="common">') == 1
     assert "2 steps" in page
+
+
+def test_a_divergence_that_only_one_has_names_it():
+    collection = make_collection()
+    long = trace("2+2", "4", "It is 4.", 1.0)
+    one, other = make_rollout(collection, trace=long), make_rollout(collection, trace=[long[0], *long[3:]])
+    page = squeezed(signed_in().get(compared(other, one)).text)
+    assert (f"only in B #{one.pk}" in page, page.count("No such step")) == (True, 2)
+    assert page.count(f"<span>No such step in #{other.pk}") == 1
 
 
 def test_words_that_only_one_has_are_marked():

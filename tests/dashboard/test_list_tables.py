@@ -172,3 +172,20 @@ def test_a_list_takes_the_same_queries_for_one_row_and_for_three(db: None, url: 
 
     one, three = queries_with_one_and_three(lambda: url, add)
     assert one == three
+
+
+@pytest.mark.parametrize(
+    ("url", "is_open"),
+    [
+        ("/collections/?q=demo", False),
+        ("/collections/?state=completed", True),
+        ("/matrix/?rows=model", False),
+        ("/matrix/?rows=version", True),
+        ("/reviews/", False),
+        ("/reviews/?task_number=x", True),
+    ],
+)
+def test_the_folded_filters_are_open_if_one_is_set(pages: Client, agent: Agent, url: str, is_open: bool):
+    ended(make_dataset(), agent, 0.5)
+    page = pages.get(url).text
+    assert ("fold further" in page, 'fold further" open' in page) == (True, is_open)

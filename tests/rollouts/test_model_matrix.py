@@ -61,7 +61,7 @@ def test_the_latest_collection_of_each_model_and_dataset_counts(sums, models):
     assert matrix.columns == ["sums", "words"]
     assert cells(matrix) == {"new": [None, (0.75, 2)], "old": [(0.5, 6), None]}
     assert matrix.rows[1].cells[0].collection == latest.pk
-    assert matrix.rows[1].trend == [0.0, 0.5]
+    assert (matrix.rows[1].trend, matrix.rows[1].trend_dataset) == ([0.0, 0.5], "sums")
 
 
 def test_differences_are_paired_with_the_baseline(sums, models):

@@ -4,6 +4,8 @@ import math
 from decimal import Decimal
 
 _LEAST_USD = 1e-6
+_LEAST_END = 1e-12
+"""Smaller ends of intervals are 0 with a rounding error."""
 
 
 def duration(seconds: float | str | None) -> str:
@@ -45,6 +47,11 @@ def number(value: float | str | None, digits: int = 2) -> str:
 def fixed(value: float | None, digits: int = 3) -> str:
     """Format with a fixed number of decimals, for columns; a dash for None. `z` turns a negative zero into 0."""
     return "–" if value is None else f"{float(value):z,.{digits}f}".replace("-", "−")
+
+
+def interval_end(value: float, digits: int = 3) -> str:
+    """Format an end of an interval. Add a digit if the end would round to 0, so that its sign stays visible."""
+    return fixed(value, digits + 1 if _LEAST_END < abs(value) < 0.5 * 10**-digits else digits)
 
 
 def delta(value: float | None, digits: int = 3) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.spec_fields import spec_form
-from apps.gym.specs import spec_fields
 from apps.rollouts.metrics.model_matrix import MatrixSpec
 from apps.tasks.models import Dataset, Suite
 
@@ -21,7 +20,7 @@ class MatrixForm(forms.Form):
     def __init__(self, data: Any) -> None:
         given = {name: field.initial for name, field in self.base_fields.items() if field.initial is not None}
         super().__init__({**given, **data})
-        self.fields["k"].widget.attrs["placeholder"] = spec_fields(MatrixSpec)["k"].option.none
+        self.fields["k"].widget.attrs["placeholder"] = "mean, or k for pass@k"
         for name, model, empty in (("dataset", Dataset, "All datasets"), ("suite", Suite, "No suite")):
             slugs = model._default_manager.order_by("slug").values_list("slug", flat=True)
             self.fields[name].choices = [("", empty), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from apps.dashboard.chrome.number_formats import fixed
+from apps.dashboard.chrome.number_formats import interval_end
 from apps.gym.metrics.paired_comparison import Interval
 from apps.rollouts.metrics.paired_labels import LabelContrast
 from apps.rollouts.models import Collection
@@ -51,12 +51,7 @@ def _is_higher(interval: Interval, one: str, other: str) -> str:
 
 def _range(interval: Interval, *, points: bool) -> str:
     scale, digits = (100, 1) if points else (1, 3)
-    return " to ".join(_end(end * scale, digits) for end in (interval.low, interval.high))
-
-
-def _end(value: float, digits: int) -> str:
-    """Format an end of an interval. Add a digit if the end would round to 0, so that its sign stays visible."""
-    return fixed(value, digits if abs(value) >= 0.5 * 10**-digits else digits + 1)
+    return " to ".join(interval_end(end * scale, digits) for end in (interval.low, interval.high))
 
 
 def _names(a: Collection, b: Collection) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Rows of the overview: running collections with phases, and the latest results with the previous ones."""
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ SHOWN = 8
 ACTIVE = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
 SAME = ("dataset", "agent")
 """Collections that share these are compared with each other."""
-
-_EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +40,11 @@ class Latest:
 
     @property
     def direction(self) -> str:
-        """Return `same` if the difference is within the margin of error."""
-        difference = self.difference or 0.0
-        noise = max(_EQUAL, math.hypot(_half(self.interval), _half(self.previous_interval)))
-        return "up" if difference > noise else "down" if difference < -noise else "same"
+        """Return `same` unless both intervals are known and do not overlap."""
+        own, previous = self.interval, self.previous_interval
+        if own is None or previous is None:
+            return "same"
+        return "up" if own[0] > previous[1] else "down" if own[1] < previous[0] else "same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +58,6 @@ class Failure:
     def filter(self) -> str:
         """Return the filter of exactly these rollouts."""
         return f"error:{self.error_kind} collection:{','.join(map(str, self.collections))}"
-
-
-def _half(interval: Interval | None) -> float:
-    return (interval[1] - interval[0]) / 2 if interval else 0.0
 
 
 def _listed() -> CollectionQuerySet:

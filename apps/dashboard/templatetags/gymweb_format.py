@@ -8,13 +8,25 @@ from typing import Any
 
 from django import template
 from django.db.models.fields import BLANK_CHOICE_DASH
-from django.forms import BoundField, ChoiceField, ModelChoiceField
+from django.forms import BoundField, ChoiceField, Form, ModelChoiceField
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard.chrome.icons import ICONS
-from apps.dashboard.chrome.number_formats import delta, duration, fixed, in_unit, number, percent, signed, size, usd
+from apps.dashboard.chrome.number_formats import (
+    delta,
+    duration,
+    fixed,
+    in_unit,
+    interval_end,
+    number,
+    percent,
+    signed,
+    size,
+    usd,
+)
+from apps.dashboard.forms.fields import is_any_set
 from apps.dashboard.overview.endpoint_cards import can_check
 from apps.dashboard.traces.item_text import view_item
 from apps.environments.models import Environment
@@ -23,7 +35,7 @@ from apps.policies.models import Health, PolicyModel
 from apps.rollouts.models import Collection, Rollout
 
 register = template.Library()
-for each in (duration, number, fixed, delta, signed, usd, in_unit, size, percent):
+for each in (duration, number, fixed, interval_end, delta, signed, usd, in_unit, size, percent):
     register.filter(each)
 
 _GOOD = {
@@ -236,6 +248,12 @@ def worded(field: BoundField) -> BoundField:
         widget = field.field.widget
         widget.choices = [(value, word if label == dashes else label) for value, label in widget.choices]
     return field
+
+
+@register.filter
+def has_choice(filters: Form) -> bool:
+    """Return True if any filter except the search differs from its default."""
+    return is_any_set(filters, [field.name for field in filters.visible_fields() if field.name != "q"])
 
 
 @register.filter

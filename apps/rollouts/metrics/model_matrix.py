@@ -39,7 +39,7 @@ class MatrixSpec:
     suite: Annotated[str, Option("Suite", "Its slug; only the datasets of this suite, in its order", length=100)] = ""
     k: Annotated[
         int | None,
-        Option("pass@k", "Show pass@k instead of the mean reward", low=1, high=MAX_K, none="mean reward"),
+        Option("Value", "Show pass@k instead of the mean reward", low=1, high=MAX_K, none="mean reward"),
     ] = None
     baseline: Annotated[str, Option("Baseline", "Row that the others are compared with; empty: none", length=330)] = ""
 
@@ -72,7 +72,8 @@ class MatrixRow:
     """A model or version with a cell for each column.
 
     `cost` (USD) and `duration` (seconds) are means per completed rollout, averaged over the collections of the row.
-    `trend` has the mean rewards of the model on the first dataset with collections, oldest first. `mean` is the mean of
+    `trend` has the mean rewards of the model on the first dataset with collections, oldest first; `trend_dataset` is
+    its slug. `mean` is the mean of
     the cells of a suite, in which each dataset counts the same; None if a cell has no value.
     """
 
@@ -83,6 +84,7 @@ class MatrixRow:
     cost: float | None
     duration: float | None
     trend: list[float]
+    trend_dataset: str
     mean: float | None
 
 
@@ -254,7 +256,8 @@ def _row(
     found = [costs[each.pk] for each in collections.values() if each.pk in costs]
     model, _, version = name.partition(_SEPARATOR)
     values = [cell.value for cell in cells if cell.value is not None]
-    trends = (chosen.trends.get((model, slug), []) for slug in [*columns, *collections])
+    # A row has at least one collection, and so a trend.
+    shown = next(slug for slug in [*columns, *collections] if (model, slug) in chosen.trends)
     return MatrixRow(
         name=name,
         model=model,
@@ -262,6 +265,7 @@ def _row(
         cells=cells,
         cost=fmean(cost for cost, _ in found) if found else None,
         duration=fmean(duration for _, duration in found) if found else None,
-        trend=next((trend for trend in trends if trend), []),
+        trend=chosen.trends[model, shown],
+        trend_dataset=shown,
         mean=fmean(values) if has_mean and len(values) == len(cells) else None,
     )

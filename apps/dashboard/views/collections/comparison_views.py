@@ -29,8 +29,6 @@ AT_ONCE = 2_000
 """Maximum rollouts per side to measure within the request; larger sides load after the page."""
 
 _A_PAGE = 50
-_REGRESSIONS = 5
-"""Regressions in the card. The list of tasks has the others."""
 _IN_A_FILE = 100_000
 _OFFERED = 100
 _WORDS: dict[Which, str] = {
@@ -84,8 +82,6 @@ def _are_small(a: Collection, b: Collection) -> bool:
 def _figures(a: Collection, b: Collection) -> dict[str, Any]:
     contrast = contrast_collections(a, b)
     same = contrast.tasks - contrast.improved - contrast.regressed
-    extremes = find_extreme_rollouts(a, b, contrast.regressions)
-    shown = [pair for pair in extremes if pair]
     overall = next(iter(contrast_by(a, b, "all")), None)
     groupings: tuple[tuple[str, Grouping], ...] = (("Split", "split"), ("Tag", "tag"))
     labels = [(title, contrast_by(a, b, grouping)) for title, grouping in groupings]
@@ -101,8 +97,6 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
             ]
         ),
         "bubbles": draw_bubbles(contrast.grid),
-        "regressions": list(zip(contrast.regressions, _addresses(extremes), strict=True))[:_REGRESSIONS],
-        "sequence": _sequence(shown),
         "names": (f"#{a.pk}", f"#{b.pk}"),
         "server_metrics": compare_server_metrics(a, b),
     }
