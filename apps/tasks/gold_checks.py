@@ -148,12 +148,12 @@ def _scorer(environment: Environment, outbound: Any) -> Score:
     if environment.verifies_here:
         verifier = read_verifier(environment.verifier) if environment.verifier else None
         return lambda row: score_by_verifier(verifier, row)
-    kit = find_kit(environment.builtin)
-    assert kit is not None
     # Without a judge, because asking one costs tokens.
     own = copy(environment)
     own.judge_model = None
     server = connect_environment(own, outbound)
+    kit = find_kit(environment.builtin)
+    assert kit is not None
     return lambda row: score_by_environment(server, kit, row)
 
 

@@ -271,7 +271,7 @@ def test_a_temporary_server_says_what_it_waits_for_and_is_removed_at_an_interrup
     with shell.start("gymweb", "collect", "sums.jsonl", *plan) as process:
         assert process.stderr
         said = ""
-        while "model is failing. Its rollouts wait" not in said:
+        while "Rollouts wait: policy model model" not in said:
             assert select.select([process.stderr], [], [], DEADLINE)[0], said
             block = os.read(process.stderr.fileno(), 65536).decode()
             assert block, f"it ended: {said}"

@@ -138,7 +138,9 @@ def _new_task(kit: Kit, known: set[str], place: str, level: Difficulty) -> TaskR
         if mark not in known:
             known.add(mark)
             return row
-    raise TooFewTasks(f"there are only about {len(known):,} different tasks of difficulty {level}; generate fewer")
+    raise TooFewTasks(
+        f"after {len(known):,} tasks, no further task of difficulty {level} has a new prompt; generate fewer"
+    )
 
 
 def ask(text: str) -> dict[str, Any]:

@@ -129,30 +129,22 @@ def _follow(call: Call, collection: int, *, should_continue: bool) -> dict[str, 
             while True:
                 with suppress(TimeIsUp):
                     return dict(call.gym.wait(collection, seconds=LOOK_SECONDS, progress=show))
-                for hold, reason in _find_holds(call, collection):
-                    if hold not in told:
-                        call.out.say(hold + reason)
-                        told.add(hold)
+                for hold in _find_holds(call, collection):
+                    # Times and counts of the same reason change.
+                    if (reason := re.sub(r"\d+", "", hold)) not in told:
+                        call.out.say(f"Rollouts wait: {hold}")
+                        told.add(reason)
         except KeyboardInterrupt:
             if should_continue:
                 call.out.say(f"Collection {collection} continues: gymweb watch {collection}")
             raise
 
 
-def _find_holds(call: Call, collection: int) -> Iterator[tuple[str, str]]:
-    """Yield (stable message, latest reason) for each cause why the collection may wait.
-
-    Causes: no worker, or a model or environment that fails or is throttled. Reasons may change at every poll.
-    """
-    row: dict[str, Any] = dict(call.gym.collection(collection))
+def _find_holds(call: Call, collection: int) -> list[str]:
+    """Return why the collection waits: no worker, or what the server says."""
     if not any(call.gym.pages("workers/", state="active", limit=1)):
-        yield "No worker is running. Rollouts wait until one starts (manage.py serve or rolloutworker).", ""
-    for path, slug in (("policy-models", row["policy_model"]), ("environments", row["environment"])):
-        endpoint = call.gym.request("GET", f"{path}/{slug}/")
-        if endpoint["breaker"]["state"] != "closed":
-            yield f"{slug} is failing. Its rollouts wait: ", endpoint["breaker"]["message"]
-        if endpoint.get("throttle", {}).get("is_throttled"):
-            yield f"{slug} is throttled. Its rollouts wait: ", endpoint["throttle"]["message"]
+        return ["no worker is running. Start one with manage.py serve or rolloutworker."]
+    return list(call.gym.collection(collection)["held_back_by"])
 
 
 def _report(call: Call, row: dict[str, Any]) -> None:
