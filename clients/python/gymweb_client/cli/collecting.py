@@ -144,7 +144,8 @@ def _find_holds(call: Call, collection: int) -> list[str]:
     """Return why the collection waits: no worker, or what the server says."""
     if not any(call.gym.pages("workers/", state="active", limit=1)):
         return ["no worker is running. Start one with manage.py serve or rolloutworker."]
-    return list(call.gym.collection(collection)["held_back_by"])
+    row: dict[str, Any] = dict(call.gym.collection(collection))
+    return list(row["held_back_by"])
 
 
 def _report(call: Call, row: dict[str, Any]) -> None:
