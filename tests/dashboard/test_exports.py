@@ -176,7 +176,7 @@ def test_the_page_of_an_export_counts_dropped_rows_by_reason(tmp_path):
     make_rollout(export.collection, reward=None)
     make_rollout(export.collection, reward=None)
     page = signed_in().get(url(write_export(export=export, path=tmp_path / "made"))).text
-    shown = page[page.index("Outcome of the 4 rollouts") : page.index('id="manifest-title"')]
+    shown = page[page.index("Outcome of the 4 rollouts") : page.index('id="manifest"')]
     told = ["exported", "left out: no reward", "left out: failed"]
     assert [f'{one}</th><td class="num">{n}<' in shown for one, n in zip(told, (1, 2, 1), strict=True)] == [True] * 3
     assert sorted(told, key=shown.index) == told

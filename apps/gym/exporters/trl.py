@@ -169,7 +169,7 @@ FORMATS = [
         features=attempt_features("messages"),
         choices=CHAT,
         note="`SFTTrainer` trains on everything, including tool outputs, unless `assistant_only_loss=True`. Its "
-        "`max_length` defaults to 1024; longer rows are truncated.",
+        "`max_length` defaults to 1024 tokens; longer rows are cut.",
     ),
     Format(
         slug="trl_sft_completion",
@@ -218,7 +218,7 @@ FORMATS = [
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("explicit", "implicit")},
         note="`DPOTrainer`'s loss covers everything after the prompt, including tool outputs. With level “First "
-        "differing action”, each side is one model turn. `DPOTrainer`'s `max_length` defaults to 1024.",
+        "differing action”, each side is one model turn. `DPOTrainer`'s `max_length` defaults to 1024 tokens.",
     ),
     Format(
         slug="trl_reward",

@@ -23,8 +23,8 @@ _SHOWN_COLLECTIONS = 10
 _COLUMNS = [
     Column("Agent", "name"),
     Column("Kind", "kind"),
-    Column("Prompt, program or server"),
-    Column("Maximum turns", "turns", "num"),
+    Column("Prompt or program"),
+    Column("Turns", "turns", "num"),
     Column("Time limit", "time", "num"),
     Column("Collections", "collections", "num"),
     Column("Latest mean reward", "reward", "num"),
