@@ -139,7 +139,7 @@ def _new_task(kit: Kit, known: set[str], place: str, level: Difficulty) -> TaskR
             known.add(mark)
             return row
     raise TooFewTasks(
-        f"after {len(known):,} tasks, no further task of difficulty {level} has a new prompt; generate fewer"
+        f"no new prompt for another task of difficulty {level} (tasks so far: {len(known):,}); generate fewer"
     )
 
 

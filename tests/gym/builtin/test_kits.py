@@ -151,5 +151,5 @@ def test_too_few_different_tasks_raise():
         identity_fields = kit.identity_fields
         identity = None
 
-    with pytest.raises(TooFewTasks, match="only about 1 different"):
+    with pytest.raises(TooFewTasks, match="no new prompt"):
         list(generate_tasks(Poor, count=2, difficulty="easy"))
