@@ -135,7 +135,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     const end = Math.min(view.bottom, form.querySelector(":scope > .actions")?.getBoundingClientRect().top ?? view.bottom);
     const { top, bottom } = criterion.getBoundingClientRect();
     if (top < view.top) form.scrollTop -= view.top - top;
-    else if (bottom > end) form.scrollTop += bottom - end;
+    else if (bottom > end) form.scrollTop += bottom - end + 4;
     if (criterion.getBoundingClientRect().bottom > innerHeight) criterion.scrollIntoView({ block: "nearest" });
   }
 
