@@ -106,7 +106,7 @@ def _read(criterion: Criterion, value: object) -> tuple[str, Any]:
         return ("", value) if isinstance(value, bool) else ("This must be true or false.", None)
     if kind == "category":
         found = value in criterion["choices"] if isinstance(value, str) else False
-        return ("", value) if found else (f"This must be one of{', '.join(criterion['choices'])}.", None)
+        return ("", value) if found else (f"This must be one of {', '.join(criterion['choices'])}.", None)
     if kind == "text":
         fits = isinstance(value, str) and len(value) <= MAX_TEXT and find_unstorable(value) is None
         return ("", value) if fits else (f"This must be text of at most {MAX_TEXT:,} characters.", None)

@@ -29,10 +29,9 @@ export function answerForm(form, { id, group, reach = () => {} }) {
       answer.scores = {};
       for (const each of criteria) {
         const key = each.dataset.criterion;
-        const field = each.querySelector("input:not([type=radio]), textarea");
         const value = given.get(`score-${key}`);
         if (value === null || value === "") continue;
-        answer.scores[key] = field?.type === "number" ? number(value) : ["true", "false"].includes(value) && each.querySelector("input[value=true]") ? value === "true" : value;
+        answer.scores[key] = { numeric: number, boolean: (text) => text === "true" }[each.dataset.kind]?.(value) ?? value;
       }
     }
     return answer;
@@ -130,6 +129,16 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     changed();
   };
 
+  // Scroll the form. Scroll the page only if needed: its scroll padding excludes the area of a sticky form.
+  function showCriterion(criterion) {
+    const view = form.getBoundingClientRect();
+    const end = Math.min(view.bottom, form.querySelector(":scope > .actions")?.getBoundingClientRect().top ?? view.bottom);
+    const { top, bottom } = criterion.getBoundingClientRect();
+    if (top < view.top) form.scrollTop -= view.top - top;
+    else if (bottom > end) form.scrollTop += bottom - end + 4;
+    if (criterion.getBoundingClientRect().bottom > innerHeight) criterion.scrollIntoView({ block: "nearest" });
+  }
+
   if (kind === "pairwise") {
     for (const input of form.querySelectorAll("[data-key]")) add(input.value, input.dataset.key, input.closest("label").querySelector("span").lastChild.textContent.trim(), () => press(input, "verdict"));
   }
@@ -157,7 +166,7 @@ export function answerForm(form, { id, group, reach = () => {} }) {
     let current = 0;
     const mark = () => {
       point(criteria, current, () => criteria[current].querySelector("legend").textContent);
-      criteria[current]?.scrollIntoView({ block: "nearest" });
+      if (criteria.length) showCriterion(criteria[current]);
     };
     mark();
     const move = (by) => { current = (current + by + criteria.length) % criteria.length; mark(); };

@@ -21,12 +21,16 @@ function move(by) {
   choose(all[at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by))]);
 }
 
-// Fill in the answer of the current item and go to the next one.
+const isEmpty = (criterion) => [...criterion.querySelectorAll("input, textarea")].every((each) => (each.type === "radio" ? !each.checked : !each.value));
+
+// Fill in the answer of the current item. Go to its next required criterion without a value, if any, or to the next item.
 function answer(key) {
   const field = current().querySelector(`[data-key="${key}"]`);
   if (!field) return;
   field.checked = true;
-  move(1);
+  const missing = [...current().querySelectorAll("[data-required]")].find(isEmpty);
+  if (missing) missing.querySelector("input, textarea").focus();
+  else move(1);
 }
 
 if (form) {
@@ -40,7 +44,7 @@ if (form) {
   add("next", "j", "Next item", () => move(1));
   add("previous", "k", "Previous item", () => move(-1));
   const labels = new Map([...form.querySelectorAll("[data-key]")].map((field) => [field.dataset.key, field.closest("label").querySelector("span").lastChild.textContent.trim()]));
-  for (const [key, label] of labels) add(`answer-${key}`, key, `${label}, then the next item`, () => answer(key));
+  for (const [key, label] of labels) add(`answer-${key}`, key, `${label}, then the next question or item`, () => answer(key));
   add("submit", "Enter", "Submit reviews", () => form.requestSubmit());
   if (items().length) choose(form.querySelector("[data-wrong]") ?? items()[0]);
 }

@@ -333,6 +333,17 @@ def test_a_lead_changes_queues_and_deletes_unanswered_ones(pages):
     assert Queue.objects.filter(pk=empty.pk).exists() is False
 
 
+@pytest.mark.parametrize("shows_model", [False, True])
+def test_seed_and_usage_are_shown_only_with_the_model(ann, desk, shows_model):
+    queue = make_queue(size=1, pairs=1, shows_model=shows_model)
+    claim(queue, ann)
+    runs = desk.get(f"/queues/{queue.pk}/review/").context["judged"]["runs"]
+    labels = {label for run in runs for card in run.cards for label, _ in card.facts}
+    assert "environment" in labels
+    assert ("seed" in labels, "model" in labels) == (shows_model, shows_model)
+    assert "usage" not in labels or shows_model
+
+
 def test_a_rubric_is_changed_and_deleted_until_it_is_used(pages):
     rubric = make_rubric(slug="clarity")
     path = "/rubrics/clarity/edit/"

@@ -117,6 +117,27 @@ def test_false_is_an_answer_to_a_rubric_and_missing_scores_are_named(ann: User):
     assert Review.objects.filter(queue=queue).submitted().count() == 0
 
 
+@pytest.mark.parametrize(
+    ("scale", "values"),
+    [
+        ({"minimum": 0, "maximum": 9.5, "step": 1}, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ({"minimum": -2, "maximum": 2, "step": 2.0}, [-2, 0, 2]),
+        ({"minimum": 1, "maximum": 5}, []),
+        ({"minimum": 1, "maximum": 5, "step": 0.5}, []),
+        ({"minimum": 0, "maximum": 10, "step": 1}, []),
+    ],
+)
+def test_a_short_scale_of_whole_numbers_is_shown_as_options(ann: User, scale: dict[str, float], values: list[int]):
+    rubric = make_rubric(criteria=[{"key": "clear", "label": "How clear is it?", "kind": "numeric", **scale}])
+    queue, client = make_queue(pairs=1, size=1, rubric=rubric), browser(ann)
+    page = start(client, queue)
+    (field,) = page.context["items"][0].fields["criteria"]
+    assert [value for value, *_ in field["options"]] == [str(each) for each in values]
+    assert [key for _, _, key, _ in field["options"]] == [str(each) if each > 0 else "" for each in values]
+    client.post(address(queue), answers(page, {0: {"score-clear": "2"}}))
+    assert Review.objects.submitted().get().scores == {"clear": 2}
+
+
 def test_an_item_taken_after_the_reservation_expired_still_takes_the_answer(ann: User):
     queue, client, ben = make_queue(pairs=1), browser(ann), annotator()
     page = start(client, queue)

@@ -1,5 +1,7 @@
 """Content of a work page: the shared context, the sides from where they differ, their final answers, and the form."""
 
+from dataclasses import replace
+from math import floor
 from statistics import median
 from typing import Any
 
@@ -8,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.dashboard.traces.card_building import show_events
-from apps.dashboard.traces.cards import Image, group_lanes
+from apps.dashboard.traces.cards import Card, Image, group_lanes
 from apps.dashboard.traces.images import find_image, parts_of
 from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_start
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
@@ -16,14 +18,17 @@ from apps.gym.rubric_criteria import Criterion
 from apps.gym.traces.alignment import Step, steps_of
 from apps.gym.traces.items import input_items
 from apps.reviews.models import Queue, Review
-from apps.reviews.queues.blind_items import LABELS, read_item_view
+from apps.reviews.queues.blind_items import LABELS, Side, read_item_view
 from apps.reviews.queues.waiting_items import read_waiting
 from apps.reviews.reviews.drafts import read_draft
 
 CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
 MAX_STEPS = 400
+MAX_OPTIONS = 10
+"""Longer numeric scales are answered in a number field."""
 PACE_SAMPLE = 20
 """The pace of a reviewer is the median time of this many latest reviews."""
+_HIDDEN_FACTS = frozenset({"seed", "usage"})
 EARLY_LINES = 2
 """Final answers are not repeated if they are among this many first differences."""
 
@@ -40,9 +45,17 @@ def read_judged(review: Review, *, whole: bool = False) -> dict[str, Any]:
     left_out = sum(side.left_out for side in shown.sides) + sum(max(0, len(each) - MAX_STEPS) for each in columns)
     judged = {"shown": shown, "labels": labels, "left_out": left_out}
     if len(columns) == 1:
-        return {**judged, "runs": group_lanes(show_events(event for _, event in shown.sides[0].events).cards)}
+        return {**judged, "runs": group_lanes(_show_cards(shown.sides[0]))}
     common, lines = compare_steps([each[:MAX_STEPS] for each in columns]) if columns else ([], [])
     return {**judged, "common": common, "lines": lines, "last_words": _last_words(labels, columns, lines)}
+
+
+def _show_cards(side: Side) -> tuple[Card, ...]:
+    """Return the cards of a side. If the model is hidden, events lack seed and usage, so these facts are left out."""
+    cards = show_events(event for _, event in side.events).cards
+    if side.model is not None:
+        return cards
+    return tuple(replace(card, facts=tuple(f for f in card.facts if f[0] not in _HIDDEN_FACTS)) for card in cards)
 
 
 def read_answers(review: Review) -> list[dict[str, Any]]:
@@ -129,15 +142,40 @@ def count_mine(queue: Queue, reviewer_id: int) -> dict[str, int]:
 
 
 def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> dict[str, Any]:
-    """Return a criterion and its answer. `options` are (value, label, selected)."""
-    options: list[tuple[str, str, bool]] = []
+    """Return a criterion and its answer. `options` are (value, label, keyboard key or "", selected)."""
+    options: list[tuple[str, str, str, bool]] = []
+    numbers = _scale(criterion)
     if criterion["kind"] == "boolean":
-        options = [("true", "yes", value is True), ("false", "no", value is False)]
+        options = [("true", "yes", "1", value is True), ("false", "no", "2", value is False)]
     elif criterion["kind"] == "category":
-        options = [(each, each, each == value) for each in criterion["choices"]]
+        choices = enumerate(criterion["choices"], start=1)
+        options = [(each, each, _digit(number), each == value) for number, each in choices]
+    elif value is None or value in numbers:
+        options = [(str(each), str(each), _digit(each), each == value) for each in numbers]
     key = str(criterion["key"])
-    error = errors.get(f"scores.{key}", "")
-    return {"key": key, "criterion": criterion, "value": value, "options": options, "error": error}
+    return {
+        "key": key,
+        "criterion": criterion,
+        "value": value,
+        "options": options,
+        "is_required": criterion.get("required", criterion["kind"] != "text"),
+        "error": errors.get(f"scores.{key}", ""),
+    }
+
+
+def _scale(criterion: Criterion) -> range:
+    """Return the values of a short numeric scale with whole-number steps. Empty for other criteria."""
+    step = criterion.get("step")
+    if criterion["kind"] != "numeric" or step is None:
+        return range(0)
+    low, high = criterion["minimum"], criterion["maximum"]
+    if low % 1 or step % 1 or high - low >= MAX_OPTIONS * step:
+        return range(0)
+    return range(int(low), floor(high) + 1, int(step))
+
+
+def _digit(number: int) -> str:
+    return str(number) if 1 <= number <= 9 else ""
 
 
 def _last_words(labels: list[str], columns: list[list[Step]], lines: list[Line]) -> list[dict[str, Any]]:
