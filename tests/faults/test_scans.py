@@ -36,7 +36,14 @@ def test_every_rollout_is_answered_once_though_workers_are_killed(
         began, in_flight = time.monotonic(), []
         for share in (0.1, 0.4, 0.7):
             programs = [installation.worker(seats=1) for _ in range(workers)]
-            wait_until(lambda least=share * ROLLOUTS: installation.number(ANSWERED) >= least, 120, installation.tell)
+            wait_until(
+                # Between two batches, no call is in flight.
+                lambda least=share * ROLLOUTS: (
+                    installation.number(ANSWERED) >= least and installation.number(LEASED) > 0
+                ),
+                120,
+                installation.tell,
+            )
             for program in programs:
                 program.kill()
             in_flight.append(installation.number(LEASED))
