@@ -43,7 +43,8 @@ class Vllm:
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
         self._command = [
             *("manage.py", "vllm_serve", folder, "--slug", name, "--port", self.port, "--python", python),
-            *("--weights-version", name, *options),
+            # See vllm_demo: a split prompt ends the engine on a CPU.
+            *("--weights-version", name, "--arguments=--max-num-batched-tokens 65536", *options),
         ]
         self.program: Program | None = None
         self.pid = 0
