@@ -97,8 +97,26 @@ async def test_streams_reach_the_agent_and_say_their_usage(site: Site) -> None:
 async def test_agents_call_the_worker_itself_where_that_is_allowed(tmp_path: Path) -> None:
     with open_site(tmp_path, GYMWEB_CAPTURE_DIRECT="1") as direct:
         offer = await take_and_stream(direct)
-    assert offer["mcp_url"].startswith("http://127.0.0.1:")
-    assert not offer["mcp_url"].startswith(direct.base)
+        assert offer["mcp_url"].startswith("http://127.0.0.1:")
+        assert not offer["mcp_url"].startswith(direct.base)
+        await stream_over_http_1_0(direct)
+
+
+async def stream_over_http_1_0(direct: Site) -> None:
+    """HTTP/1.0 has no chunks: the events come without sizes between them."""
+    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "What is 2 + 2?"}]})
+    async with AsyncGymWeb(direct.base, direct.key) as gym:
+        offer = await take(gym, await plan(gym, direct))
+        url = httpx2.URL(f"{offer['openai_base_url']}/chat/completions")
+        head = f"POST {url.path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write((head + body).encode())
+        received = (await reader.read()).decode()
+        writer.close()
+    head, _, events = received.partition("\r\n\r\n")
+    assert " 200 " in head and len(events.split()) > 4
+    assert {line.partition(" ")[0] for line in events.splitlines() if line} == {"data:"}
+    assert events.rstrip().endswith("data: [DONE]")
 
 
 async def take_and_stream(site: Site) -> Any:

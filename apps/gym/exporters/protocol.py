@@ -34,8 +34,8 @@ attempts with their rewards.
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of the rewards at one task in a collection.
 
-    `size` counts the attempts with a reward, `solved` those that solve the task. `std` is the population
-    standard deviation.
+    `size` is the number of attempts with a reward, `solved` the number of attempts that solve the task. `std` is the
+    population standard deviation.
     """
 
     size: int
@@ -101,8 +101,8 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """A task, for trainers that generate rollouts.
 
     `prompted_task` is the task row with the full prompt of the agent, or None if that cannot be built. `tools` are
-    those of the task or its environment; empty if there are none or they are unknown. `agent_ref` is the agent of
-    imported attempts. `group` has statistics of the attempts so far.
+    the tools of the task or, if it has none, of its environment; empty if unknown. `agent_ref` is the agent of imported
+    attempts. `group` has statistics of the attempts so far.
     """
 
     task: TaskRow

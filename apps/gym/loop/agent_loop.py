@@ -67,7 +67,7 @@ SAMPLING_KEYS = (
     "top_logprobs",
     "metadata",
 )
-"""Sampling parameters that a task may set in `responses_create_params`. They override those of the harness."""
+"""Sampling parameters that a task may set in `responses_create_params`. They override `harness.sampling`."""
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,10 +113,10 @@ def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
 
 
 def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
-    """Return the sampling parameters of the harness, overridden by those of the task.
+    """Return the sampling parameters of the harness, overridden by the task's own.
 
-    `harness.sampling` already combines those of model, agent and collection. `seed` replaces any other seed: it differs
-    between rollouts, because a shared seed would make repeats identical.
+    `harness.sampling` already combines the settings of model, agent and collection. `seed` replaces any other
+    seed: it differs between rollouts, because a shared seed would make repeats identical.
     """
     params = row["responses_create_params"]
     own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}

@@ -142,7 +142,7 @@ class Session:
         return {}
 
     def take_cookies(self, cookies: dict[str, str]) -> None:
-        """Replace the session's cookies with those that an agent server returned."""
+        """Replace the session's cookies with the ones that an agent server returned."""
 
     async def close(self) -> None:
         return None

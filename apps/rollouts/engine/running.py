@@ -241,45 +241,42 @@ def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: f
             "answer": _storable(comparable_answer(stats.last_reply, verified.details)),
         }
     return End(
-        id=claim.rollout_id,
-        lease=claim.lease,
-        collection=claim.collection_id,
-        attempt=claim.attempt,
         turns=_count(stats.turns),
         tool_calls=_count(stats.tool_calls),
         tool_errors=_count(stats.tool_errors),
-        input_tokens=_count(stats.input_tokens),
-        output_tokens=_count(stats.output_tokens),
-        judge_calls=_count(stats.judge_calls),
-        judge_tokens=_count(stats.judge_input_tokens + stats.judge_output_tokens),
-        calls_without_usage=_count(stats.calls_without_usage),
-        cost=stats.cost(setting),
-        model_version=stats.model_version,
         duration=duration,
         model_time=stats.model_time,
         tool_time=stats.tool_time,
         tools=stats.tools,
         **outcome,
+        **_usage(claim, stats, setting),
     )
+
+
+def _usage(claim: Claim, stats: RolloutStats, setting: Setting | None) -> dict[str, Any]:
+    """Return the fields that ends with and without a retry share: the attempt, and what its calls used."""
+    return {
+        "id": claim.rollout_id,
+        "lease": claim.lease,
+        "collection": claim.collection_id,
+        "attempt": claim.attempt,
+        "input_tokens": _count(stats.input_tokens),
+        "output_tokens": _count(stats.output_tokens),
+        "judge_calls": _count(stats.judge_calls),
+        "judge_tokens": _count(stats.judge_input_tokens + stats.judge_output_tokens),
+        "calls_without_usage": _count(stats.calls_without_usage),
+        "cost": stats.cost(setting),
+        "model_version": stats.model_version,
+    }
 
 
 def _retry_end(claim: Claim, stats: RolloutStats, setting: Setting, counted_failures: int, *, deferred: bool) -> End:
     """Return the end of an attempt whose rollout will be retried. Its usage still counts."""
     return End(
-        id=claim.rollout_id,
-        lease=claim.lease,
-        collection=claim.collection_id,
-        attempt=claim.attempt,
         status=Rollout.Status.QUEUED.value,
-        input_tokens=_count(stats.input_tokens),
-        output_tokens=_count(stats.output_tokens),
-        judge_calls=_count(stats.judge_calls),
-        judge_tokens=_count(stats.judge_input_tokens + stats.judge_output_tokens),
-        calls_without_usage=_count(stats.calls_without_usage),
-        cost=stats.cost(setting),
-        model_version=stats.model_version,
         failed=counted_failures,
         deferred=deferred,
+        **_usage(claim, stats, setting),
     )
 
 

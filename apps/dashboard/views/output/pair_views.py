@@ -102,7 +102,7 @@ def pair_set_create(request: PageRequest) -> HttpResponse:
 
 
 def _initial_values(request: PageRequest) -> dict[str, Any]:
-    """Return the initial form values: those in the URL, and otherwise those of the pair set in `?again=`."""
+    """Return the initial form values from the URL. `?again=` names a pair set whose values fill the other fields."""
     given: dict[str, Any] = {name: request.GET[name] for name in request.GET if name in PairSetForm.base_fields}
     pair_set = PairSet.objects.filter(pk=read_number(request.GET.get("again", "")) or 0).first()
     if pair_set is None:

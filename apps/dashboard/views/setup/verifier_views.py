@@ -70,7 +70,7 @@ def _paragraphs(name: str) -> list[str]:
 def _required_fields(name: str) -> list[str]:
     """Return the row fields that the verifier requires with its default parameters, or in its example.
 
-    Those of a hybrid depend on its parts.
+    Empty for a hybrid, whose parts decide.
     """
     if VERIFIERS[name] is Hybrid:
         return []
