@@ -104,9 +104,9 @@ async def test_agents_call_the_worker_itself_where_that_is_allowed(tmp_path: Pat
 
 async def stream_over_http_1_0(direct: Site) -> None:
     """HTTP/1.0 has no chunks: the events come without sizes between them."""
-    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "What is 2 + 2?"}]})
-    async with AsyncGymWeb(direct.base, direct.key) as gym:
-        offer = await take(gym, await plan(gym, direct))
+    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Find cats."}]})
+    async with AsyncGymWeb(direct.base, direct.key) as gym, paced_model(0.05, []) as model:
+        offer = await take(gym, await plan(gym, direct, model={"base_url": model}))
         url = httpx2.URL(f"{offer['openai_base_url']}/chat/completions")
         head = f"POST {url.path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         reader, writer = await asyncio.open_connection(url.host, url.port)
