@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import django_filters
 from rest_framework import serializers
 
 from apps.accounts.permissions import Permission
@@ -9,6 +10,7 @@ from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
 from apps.api.framework.base_viewsets import SlugViewSet
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.query_filters import WordsFilter
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.boxes.command_spec import CommandSpec
 
@@ -49,9 +51,15 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
         ]
 
 
+class AgentFilter(django_filters.FilterSet):
+    q = WordsFilter()
+    kind = django_filters.ChoiceFilter(choices=Agent.Kind.choices)
+
+
 class AgentViewSet(SlugViewSet):
     queryset = Agent.objects.all()
     serializer_class = AgentSerializer
+    filterset_class = AgentFilter
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

@@ -10,7 +10,7 @@ from apps.api.urls import router
 from apps.rollouts.models import Worker
 from tests.api.conftest import client_of
 from tests.api.rows import MAKERS, key_owner
-from tests.factories import make_user
+from tests.factories import make_agent, make_user
 
 pytestmark = pytest.mark.django_db
 LISTS = [prefix for prefix, _, _ in router.registry]
@@ -217,6 +217,13 @@ def test_lists_leave_out_large_fields(viewer):
         row = page["properties"]["results"]["items"]["$ref"].rsplit("/", 1)[1]
         carried[name] = heavy & set(described[row]["properties"])
     assert {name: found for name, found in carried.items() if found} == {}
+
+
+def test_agents_are_searched_as_on_their_page(viewer):
+    make_agent(slug="careful", system_prompt="Think twice.")
+    make_agent(slug="bold", kind="external")
+    for query, found in (("q=twice", ["careful"]), ("kind=external", ["bold"]), ("q=absent", [])):
+        assert [row["slug"] for row in viewer.get(f"/api/v1/agents/?{query}").json()["results"]] == found
 
 
 @pytest.mark.parametrize("address", ["", "{slug}/", "?fields=id,name"])

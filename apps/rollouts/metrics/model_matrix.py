@@ -73,8 +73,8 @@ class MatrixRow:
 
     `cost` (USD) and `duration` (seconds) are means per completed rollout, averaged over the collections of the row.
     `trend` has the mean rewards of the model on the first dataset with collections, oldest first; `trend_dataset` is
-    its slug. `mean` is the mean of
-    the cells of a suite, in which each dataset counts the same; None if a cell has no value.
+    its slug. `mean` is the mean of the cells of a suite, in which each dataset counts the same; None if a cell has no
+    value.
     """
 
     name: str
