@@ -29,7 +29,7 @@ class Role(models.TextChoices):
 class Scope(models.TextChoices):
     """Scopes of API keys. Their permissions are in apps/accounts/permissions.py."""
 
-    ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and reviews"
+    ROLLOUTS_READ = "rollouts:read", "Read everything"
     TASKS_WRITE = "tasks:write", "Read, upload and change datasets and tasks"
     ROLLOUTS_RUN = "rollouts:run", "Read everything, plan and control collections, and stream rollouts to a trainer"
     ANNOTATE = "annotate", "Read everything, review, comment and flag, and manage queues"
