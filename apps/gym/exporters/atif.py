@@ -194,10 +194,6 @@ class _Steps:
         results.append({**({"source_call_id": call_id} if called else {}), "content": content})
 
 
-def _call_ids(step: Row) -> set[str]:
-    return {call["tool_call_id"] for call in step.get("tool_calls", ())}
-
-
 def _tool_call(item: Item) -> Row:
     arguments = call_arguments(item)
     raw = {} if arguments is not None else {"extra": {"raw_arguments": str(item.get("arguments"))}}

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from apps.gym.metrics.clustered_intervals import mean_interval
 from apps.gym.metrics.paired_comparison import Interval, interval_from
@@ -13,7 +13,6 @@ from apps.rollouts.metrics.labels import MAX_LABELS
 from apps.rollouts.models import Collection
 
 Grouping = Literal["all", "split", "tag"]
-GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 _LABELS: dict[Grouping, tuple[str, str]] = {
     "all": ("CAST('' AS text)", ""),
     "split": ("t.split", "JOIN tasks_task t ON t.id = other_task"),
