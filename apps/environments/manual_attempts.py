@@ -133,7 +133,7 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
     events: list[TraceUnion] = []
     outbound = open_outbound()
     try:
-        async with TimeLimit(PLAY_SECONDS):
+        with TimeLimit(PLAY_SECONDS):
             attempt = Attempt(
                 row=row,
                 server=connect_environment(environment, outbound),

@@ -107,7 +107,7 @@ async def _ask(
     opening = Prompt(items=items)
     began = time.perf_counter()
     try:
-        async with TimeLimit(TRY_SECONDS):
+        with TimeLimit(TRY_SECONDS):
             call = await _call(policy_model, items, tools, sampling)
     except TimeoutError:
         failure: GymError = TimedOut(f"No reply within {TRY_SECONDS:g} s.")

@@ -86,7 +86,7 @@ class Site:
         await self.may_store.wait()
 
     async def run(self):
-        async with self.limit:
+        with self.limit:
             async for event in self.attempt.events():
                 self.events.append(event)
 

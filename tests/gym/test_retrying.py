@@ -33,7 +33,7 @@ def attempt(outcomes, clock, seconds=60.0, **limits):
         return outcome
 
     async def run():
-        async with TimeLimit(seconds):
+        with TimeLimit(seconds):
             return await call_with_retries(call, pauses=clock.pauses, **limits)
 
     return asyncio.run(run())

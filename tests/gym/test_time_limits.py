@@ -14,7 +14,7 @@ async def wait_stopped(seconds):
 
 def test_waiting_in_a_child_task_uses_up_no_limit_around_it():
     async def run():
-        async with TimeLimit(20) as outer, TimeLimit(10) as inner:
+        with TimeLimit(20) as outer, TimeLimit(10) as inner:
             before = time_left()
             await asyncio.gather(wait_stopped(0.4), wait_stopped(0.3))
             waited = min(outer.waited, inner.waited)
@@ -27,7 +27,7 @@ def test_waiting_in_a_child_task_uses_up_no_limit_around_it():
 
 def test_a_limit_goes_on_after_a_wait():
     async def run():
-        async with TimeLimit(0.1):
+        with TimeLimit(0.1):
             await wait_stopped(0.2)
             await asyncio.sleep(10)
 
@@ -37,7 +37,7 @@ def test_a_limit_goes_on_after_a_wait():
 
 def test_a_wait_that_outlives_its_limit_changes_nothing():
     async def run():
-        async with TimeLimit(10.0):
+        with TimeLimit(10.0):
             waiting = asyncio.create_task(wait_stopped(0.05))
             await asyncio.sleep(0.01)
         await waiting

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from apps.gym.calls.time_limits import stopped_clocks
 
@@ -72,17 +72,11 @@ class MemoryBudget:
         """Return an account for a single call whose reply is not retained."""
         return Account(self, next(self._numbers))
 
-    @contextmanager
-    def account(self) -> Iterator["Account"]:
-        """Open an account for one rollout: all calls in this context use it. Release its memory at the end."""
+    def account(self) -> "Account":
+        """Open an account for one rollout: all calls in its context use it. Its memory is released at the end."""
         account = self.open_account()
         account.is_kept = True
-        token = _current.set(account)
-        try:
-            yield account
-        finally:
-            _current.reset(token)
-            account.close()
+        return account
 
     def add(self, size: int) -> None:
         """Count memory that is already in use, without waiting."""
@@ -173,6 +167,14 @@ class Account:
         self._kept = 0
         self._pending = 0
         self.is_kept = False
+
+    def __enter__(self) -> Self:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+        self.close()
 
     def retain(self, size: int) -> None:
         """Count a stored event of `size` bytes, which includes all replies read before."""

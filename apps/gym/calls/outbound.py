@@ -156,7 +156,7 @@ class Outbound:
             headers = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
         client = self._client or self._open()
         try:
-            async with TimeLimit(limits.total):
+            with TimeLimit(limits.total):
                 reply = await client.send(method, url, headers=headers, body=body, connect_timeout=limits.connect)
                 hold = None
                 if reply.is_small(limit=limits.size):

@@ -30,7 +30,7 @@ class TimeLimit:
         self._left = seconds
         self._waited = 0.0
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancels = task, task.cancelling()
@@ -39,7 +39,7 @@ class TimeLimit:
         self._start()
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Not reset with a token: the loop may close a generator in another context.

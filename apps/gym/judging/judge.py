@@ -249,7 +249,7 @@ class Judgement:
             began = judge.clock()
             call.at = began - self._began
             try:
-                async with TimeLimit(judge.call_timeout):
+                with TimeLimit(judge.call_timeout):
                     reply = await judge.policy.ask(Ask(items=items, tools=list(tools), sampling=call.sampling))
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"

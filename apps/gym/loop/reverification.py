@@ -44,7 +44,7 @@ async def verify_again(
     began = time.perf_counter()
     limit = TimeLimit(seconds)
     try:
-        async with limit:
+        with limit:
             session = await server.seed_session(row, seed=seed)
             sessions.append(session)
             try:

@@ -282,7 +282,7 @@ class McpConnection:
             raise EnvironmentFault(f"{self.name}: the MCP connection is closed: {self._trouble.explain(EOFError())}")
         before = self._trouble.count
         try:
-            async with TimeLimit(self._call_timeout):
+            with TimeLimit(self._call_timeout):
                 return await ask(client)
         except TimeoutError:
             raise TimedOut(f"{self.name}: no reply over MCP within {self._call_timeout:g} s") from None

@@ -88,18 +88,19 @@ class ServedAgent(Served):
     ) -> tuple[list[TraceUnion], dict[str, Any], dict[str, Any]]:
         """Return the events, the request as sent, and the response with its tokens. Raise GymError."""
         try:
-            async with TimeLimit(self._seconds), self._seats:
-                began = working_time()
-                attempt = Attempt(
-                    row=row,
-                    server=server,
-                    policy=self._policy,
-                    harness=self._harness,
-                    seed=_seed_of(row),
-                    elapsed=lambda: working_time() - began,
-                    name=secrets.token_hex(8),
-                )
-                events = [event async for event in attempt.events()]
+            with TimeLimit(self._seconds):
+                async with self._seats:
+                    began = working_time()
+                    attempt = Attempt(
+                        row=row,
+                        server=server,
+                        policy=self._policy,
+                        harness=self._harness,
+                        seed=_seed_of(row),
+                        elapsed=lambda: working_time() - began,
+                        name=secrets.token_hex(8),
+                    )
+                    events = [event async for event in attempt.events()]
         except TimeoutError:
             raise TimedOut(f"{self.name}: the attempt took longer than {self._seconds:g} s") from None
         events = restore_tokens(events)

@@ -5,6 +5,7 @@ Apart from that, a round trip assigns new ids, turns `developer` into `system`, 
 message, joins the texts of one turn before its calls, and drops empty texts.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -49,13 +50,24 @@ def chat_messages(
 
 
 class SentMessages:
-    """The chat messages of a conversation that grows between calls. Each item is converted once, not at each call."""
+    """The chat messages of a conversation that grows between calls. Each item is converted once, not at each call.
 
-    __slots__ = ("_items", "_messages")
+    Also keeps the fields of the request beside the messages, which calls of a conversation usually share.
+    """
+
+    __slots__ = ("_fields", "_items", "_made_from", "_messages")
 
     def __init__(self) -> None:
         self._items = 0
         self._messages: list[Message] = []
+        self._fields: dict[str, Any] = {}
+        self._made_from: tuple[object, ...] = ()
+
+    def keep_fields(self, made_from: tuple[object, ...], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the fields of the previous call if they were made from the same objects, otherwise new ones."""
+        if len(made_from) != len(self._made_from) or not all(map(operator.is_, made_from, self._made_from)):
+            self._fields, self._made_from = make(), made_from
+        return self._fields
 
     def extend(self, items: list[Item], *, instructions: object, reasoning: Reasoning) -> list[Message]:
         """Return the messages of `items`, which begin with the items of the previous call.

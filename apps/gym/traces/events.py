@@ -220,11 +220,18 @@ _decoder = msgspec.json.Decoder(TraceUnion)
 _encoder = msgspec.json.Encoder()
 
 
+def split_event(event: TraceUnion) -> tuple[str, str, bytes | None]:
+    """Return the parts that are stored: the kind, the event as JSON without its packed tokens, and these tokens."""
+    kind, tokens = _KINDS[type(event)], None
+    if isinstance(event, ModelCall) and event.tokens is not None:
+        tokens = event.tokens
+        event = msgspec.structs.replace(event, tokens=None)
+    return kind, _encoder.encode(event).decode(), tokens
+
+
 def encode_event(event: TraceUnion) -> str:
     """Return the event as JSON, without the packed tokens."""
-    if isinstance(event, ModelCall) and event.tokens is not None:
-        event = msgspec.structs.replace(event, tokens=None)
-    return _encoder.encode(event).decode()
+    return split_event(event)[1]
 
 
 def decode_event(payload: str | bytes, tokens: bytes | memoryview | None = None) -> TraceUnion:

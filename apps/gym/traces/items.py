@@ -87,6 +87,8 @@ def text_of(item: Item) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
+    if len(parts) == 1 and isinstance(parts[0], dict):
+        return parts[0].get("text") or parts[0].get("refusal") or ""
     if not parts and item.get("type") == "reasoning":
         parts = item.get("summary") or []
     texts = [part.get("text") or part.get("refusal") or "" for part in parts if isinstance(part, dict)]
@@ -102,11 +104,11 @@ def output_text(output: str | list[dict[str, Any]]) -> str:
 
 def assistant_text(items: list[Item]) -> str:
     """Return the texts of all assistant messages, joined by newlines. Verifiers read this text."""
-    return "\n".join(filter(None, (text_of(item) for item in items if _is_assistant_message(item))))
+    return "\n".join(filter(None, [text_of(item) for item in items if _is_assistant_message(item)]))
 
 
 def _is_assistant_message(item: Item) -> bool:
-    return item_type(item) == "message" and item.get("role") == "assistant"
+    return item.get("role") == "assistant" and item_type(item) == "message"
 
 
 def last_assistant_text(items: list[Item]) -> str:

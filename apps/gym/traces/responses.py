@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from apps.gym.traces.events import (
     AgentEnd,
     EnvironmentTurn,
@@ -49,6 +51,8 @@ def complete_item(item: Item, number: int) -> Item:
 
     An item that has them is returned unchanged.
     """
+    if item.keys() == _OWN_OUTPUT and item["type"] == "function_call_output":
+        return _complete_output(item, number)
     return item if _is_own(item) else _complete(item, number)
 
 
@@ -70,6 +74,7 @@ def _complete(item: Item, number: int) -> Item:
     return item
 
 
+_OWN_OUTPUT = {"type", "call_id", "output"}
 _OWN_CALL = {"type", "id", "call_id", "name", "arguments", "status"}
 _OWN_MESSAGE = {"type", "id", "role", "status", "content"}
 
@@ -175,18 +180,8 @@ def _has(given: dict[str, Any], fields: dict[str, Any]) -> bool:
     return all(isinstance(given.get(name), kind) for name, kind in fields.items())
 
 
+_COUNTS = tuple(TokenUsage.__annotations__)
 _INCOMPLETE = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
-
-
-def total_usage(events: list[TraceUnion]) -> TokenUsage:
-    """Return the sum of each count over all calls of the policy model."""
-    total: Any = dict.fromkeys(TokenUsage.__annotations__, 0)
-    for event in events:
-        if isinstance(event, ModelCall):
-            for name, count in event.usage.items():
-                total[name] += count
-    usage: TokenUsage = total
-    return usage
 
 
 def prompt_items(events: list[TraceUnion]) -> list[Item]:
@@ -202,52 +197,74 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     are any, has the tool calls of a simulated user, each with the number of environment turns before it.
     """
     params = row["responses_create_params"]
-    calls = [event for event in events if isinstance(event, ModelCall)]
-    last = calls[-1] if calls else None
-    output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
-    answer = next((event.answer for event in events if isinstance(event, AgentEnd)), "")
-    if answer and answer != last_assistant_text(output):
+    parts = _take_parts(events)
+    output, usage, last = parts.output, parts.usage, parts.last_call
+    if parts.answer and parts.answer != last_assistant_text(output):
         # Some external agents give their answer only in the command that ends the attempt.
-        output.append(message("assistant", answer))
-    output = [complete_item(item, number) for number, item in enumerate(output)]
-    tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])
-    usage = total_usage(events)
+        output.append(message("assistant", parts.answer))
     reason = _INCOMPLETE.get(stop_reason)
-    own_calls = _user_calls(events)
     return {
         "id": last.response_id if last and last.response_id else "resp_0",
         "created_at": 0.0,
         "model": last.model if last else "",
         "object": "response",
-        "output": output,
+        "output": [complete_item(item, number) for number, item in enumerate(output)],
         "parallel_tool_calls": bool(params.get("parallel_tool_calls", True)),
         "tool_choice": complete_choice(params.get("tool_choice")),
-        "tools": complete_tools(tools),
+        "tools": complete_tools(params.get("tools") or parts.tools),
         "status": "incomplete" if reason else "completed",
         "incomplete_details": {"reason": reason} if reason else None,
         "usage": {
             "input_tokens": usage["input_tokens"],
-            "input_tokens_details": {name: usage[name] for name in ("cached_tokens", "cache_write_tokens")},
+            "input_tokens_details": {
+                "cached_tokens": usage["cached_tokens"],
+                "cache_write_tokens": usage["cache_write_tokens"],
+            },
             "output_tokens": usage["output_tokens"],
             "output_tokens_details": {"reasoning_tokens": usage["reasoning_tokens"]},
             "total_tokens": usage["input_tokens"] + usage["output_tokens"],
         },
-        **({"user_calls": own_calls} if own_calls else {}),
+        **({"user_calls": parts.user_calls} if parts.user_calls else {}),
     }
 
 
-def _user_calls(events: list[TraceUnion]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+class _Parts(msgspec.Struct):
+    """What a response takes from the events. `usage` has the sum of each count over all model calls."""
+
+    output: list[Item] = []
+    tools: list[Tool] = []
+    usage: dict[str, int] = {}
+    last_call: ModelCall | None = None
+    answer: str = ""
+    user_calls: list[dict[str, Any]] = []
+
+
+def _take_parts(events: list[TraceUnion]) -> _Parts:
+    parts = _Parts(usage=dict.fromkeys(_COUNTS, 0))
     turn = 0
     for event in events:
-        turn += isinstance(event, EnvironmentTurn)
-        if isinstance(event, SessionOpened):
-            # An imported rollout has no events for calls of the user model, so take them from the imported response.
-            kept = as_object(event.original.get("response")).get("user_calls")
-            found += kept if isinstance(kept, list) else []
-        if isinstance(event, JudgeCall) and event.role == "user":
-            found += user_calls(event.items, turn)
-    return found
+        match event:
+            case ModelCall():
+                parts.last_call = event
+                counts: Any = event.usage
+                for name in counts:
+                    parts.usage[name] += counts[name]
+            case Prompt():
+                continue
+            case SessionOpened():
+                parts.tools = event.tools
+                # An imported rollout has no events for calls of the user model, so take them from the imported
+                # response.
+                kept = as_object(event.original.get("response")).get("user_calls")
+                parts.user_calls += kept if isinstance(kept, list) else []
+            case EnvironmentTurn():
+                turn += 1
+            case JudgeCall(role="user"):
+                parts.user_calls += user_calls(event.items, turn)
+            case AgentEnd():
+                parts.answer = event.answer
+        parts.output += event.new_items()
+    return parts
 
 
 def user_calls(items: list[Item], turn: int) -> list[dict[str, Any]]:

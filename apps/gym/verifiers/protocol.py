@@ -129,7 +129,10 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
 
     def find_answer(self, row: TaskRow, response: dict[str, Any]) -> str | None:
         """Return the given answer, or None. Raises VerifierError for an unknown `extraction_mode`."""
-        text = assistant_text(response.get("output") or [])
+        return self.extract_answer(row, assistant_text(response.get("output") or []))
+
+    def extract_answer(self, row: TaskRow, text: str) -> str | None:
+        """Return the answer in a reply, or None. Raises VerifierError for an unknown `extraction_mode`."""
         if self.extract != "pattern":
             return extract_answer(text, self.extract or extraction_mode(row))
         return find_last(self.pattern, text, re.MULTILINE) or None

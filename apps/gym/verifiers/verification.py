@@ -6,7 +6,7 @@ from typing import Any
 from apps.gym.errors import GymError, JudgeError, VerifierError
 from apps.gym.judging.judge import Judgement
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow, text_of
+from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge, judge_attempt
 from apps.gym.verifiers.processes.process_pool import shared_pool
@@ -53,12 +53,21 @@ async def verify_attempt(
 
 def weigh(response: dict[str, Any]) -> int:
     """Return about how many characters a verifier has to read."""
-    items = [item for item in response.get("output") or [] if isinstance(item, dict)]
-    size = _PER_ITEM * len(items)
-    for item in items:
-        for text in (text_of(item), item.get("arguments"), item.get("output")):
-            if isinstance(text, str):
-                size += len(text)
+    size = 0
+    for item in response.get("output") or []:
+        if isinstance(item, dict):
+            size += _PER_ITEM + _count_characters(item)
+    return size
+
+
+def _count_characters(item: dict[str, Any]) -> int:
+    """Return the characters of the texts of an item and of its parts."""
+    size = 0
+    for value in item.values():
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, list):
+            size += sum(_count_characters(part) for part in value if isinstance(part, dict))
     return size
 
 

@@ -22,13 +22,16 @@ def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict
     Raises SamplingRefused for sampling that would contradict the trace, and PolicyError for an item without a chat
     message or a task's `metadata.extra_body` that cannot be merged.
     """
+    sent = ask.sent or SentMessages()
+    fields = sent.keep_fields((ask.tools, ask.sampling, dialect), lambda: _fields(ask, model_name, dialect))
+    messages = sent.extend(ask.items, instructions=ask.sampling.get("instructions"), reasoning=dialect.reasoning)
+    return {**fields, dialect.renamed.get("messages", "messages"): messages}
+
+
+def _fields(ask: Ask, model_name: str, dialect: Dialect) -> dict[str, Any]:
+    """Return the body, with None in place of the messages."""
     check_sampling(ask.sampling)
-    body: dict[str, Any] = {
-        "model": model_name,
-        "messages": (ask.sent or SentMessages()).extend(
-            ask.items, instructions=ask.sampling.get("instructions"), reasoning=dialect.reasoning
-        ),
-    }
+    body: dict[str, Any] = {"model": model_name, "messages": None}
     if ask.tools:
         body["tools"] = [chat_tool(tool) for tool in ask.tools]
     if ask.sampling:

@@ -259,7 +259,7 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
     )
     began = time.perf_counter()
     try:
-        async with TimeLimit(CALL_SECONDS):
+        with TimeLimit(CALL_SECONDS):
             reply = await endpoint.policy.ask(ask)
     except GymError as error:
         return _unanswered(str(error))

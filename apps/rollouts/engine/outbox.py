@@ -15,7 +15,7 @@ from apps.accounts.disk_space import note_error
 from apps.accounts.outage_log import RetryLog
 from apps.gym.calls.memory_budget import MemoryBudget
 from apps.gym.redaction.redactor import Counts
-from apps.gym.traces.events import TraceUnion, encode_event, event_kind, event_tokens
+from apps.gym.traces.events import TraceUnion, split_event
 from apps.policies.installation_redactor import current_redactor
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End, record_batch, unstorable_end
@@ -81,6 +81,8 @@ class Outbox:
         self._bytes = 0
         self._space = asyncio.Event()
         self._space.set()
+        self.is_full = False
+        """True while queued events use too much memory."""
         self.trouble = ""
         self._log = RetryLog("storing results")
         self._queued_events = self._stored_events = 0
@@ -93,7 +95,7 @@ class Outbox:
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
-        row = (*key, seq, event_kind(event), encode_event(event), event_tokens(event))
+        row = (*key, seq, *split_event(event))
         self._events.append(row)
         self._changed_ids.add(claim.collection_id)
         size = _size(row)
@@ -101,15 +103,15 @@ class Outbox:
         self._bytes += size
         self._queued_events += 1
         self._memory.add(size)
-        if self.is_full:
+        if self._bytes * MEMORY_DIVISOR > self._memory.limit:
+            self.is_full = True
             self._space.clear()
         self._filled.set()
         return size
 
     async def wait_for_space(self) -> None:
         """Wait while queued events use too much memory (`is_full`). `add_event` never waits."""
-        if self.is_full:
-            await self._space.wait()
+        await self._space.wait()
 
     async def wait_until_stored(self, claim: Claim) -> None:
         """Wait until all events queued so far are stored.
@@ -140,10 +142,6 @@ class Outbox:
     @property
     def backlog(self) -> int:
         return len(self._ends)
-
-    @property
-    def is_full(self) -> bool:
-        return self._bytes * MEMORY_DIVISOR > self._memory.limit
 
     def waiting_ids(self) -> set[int]:
         """Return the ids of rollouts with an end that is not stored yet."""
@@ -185,7 +183,8 @@ class Outbox:
         del self._sizes[: len(events)]
         self._bytes -= stored
         self._memory.release(stored)
-        if not self.is_full:
+        if self._bytes * MEMORY_DIVISOR <= self._memory.limit:
+            self.is_full = False
             self._space.set()
         for end in ends:
             del self._ends[end.id, end.attempt]

@@ -187,15 +187,16 @@ async def run_rollout(
         attempt = make_driver(elapsed)
     failure: GymError
     try:
-        # Close the generator explicitly: asyncio would close it too late if the event loop ends.
-        async with limit, aclosing(attempt.events()) as events:
-            async for event in events:
-                stats.add(event)
-                listener.add_event(claim, event)
-                if not listener.has_space():
-                    # Waiting for the database does not count towards the time limit.
-                    with stopped_clocks():
-                        await listener.wait_for_space()
+        with limit:
+            # Close the generator explicitly: asyncio would close it too late if the event loop ends.
+            async with aclosing(attempt.events()) as events:
+                async for event in events:
+                    stats.add(event)
+                    listener.add_event(claim, event)
+                    if not listener.has_space():
+                        # Waiting for the database does not count towards the time limit.
+                        with stopped_clocks():
+                            await listener.wait_for_space()
         return _end(claim, stats, setting, elapsed())
     except GymError as problem:
         failure = problem
@@ -282,7 +283,7 @@ def _retry_end(claim: Claim, stats: RolloutStats, setting: Setting, counted_fail
 
 def _count(number: int) -> int:
     """Clamp a count to the range of the column: endpoints may report any number."""
-    return max(0, min(number, MAX_COUNT))
+    return number if 0 <= number <= MAX_COUNT else max(0, min(number, MAX_COUNT))
 
 
 def _storable(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from apps.gym.redaction.redactor import MARK, Counts, Redactor, count_marks
-from apps.gym.traces.events import Prompt, TraceUnion, encode_event, event_tokens
+from apps.gym.traces.events import TraceUnion, split_event
 from apps.rollouts.engine.recording import End
 from apps.rollouts.trace_images import EventRow
 
@@ -59,8 +59,7 @@ def clean_event(
     event: TraceUnion, redactor: Redactor, before: Counts | None
 ) -> tuple[str, bytes | None, Counts | None]:
     """Return the redacted payload and packed tokens of an event, and the updated redaction counts of its attempt."""
-    kind = PROMPT if isinstance(event, Prompt) else ""
-    return _clean(kind, encode_event(event), event_tokens(event), redactor, before)
+    return _clean(*split_event(event), redactor, before)
 
 
 def _clean(

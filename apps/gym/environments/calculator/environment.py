@@ -21,6 +21,8 @@ CALCULATOR_TOOL: Tool = {
     "strict": True,
 }
 
+_NUMERIC = Numeric()
+
 
 class Calculator(BuiltinEnvironment):
     """One tool, whose output is `{"result": number}`."""
@@ -44,4 +46,4 @@ class Calculator(BuiltinEnvironment):
         return f'{{"result": {result!r}}}'
 
     def verify(self, response: dict[str, Any]) -> Reward:
-        return Numeric().verify(self.row, response)
+        return _NUMERIC.verify(self.row, response)

@@ -192,11 +192,12 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted, expected = self._read_expected(row)
         tolerance = self._tolerance(row, expected)
-        answer = self.find_answer(row, response)
+        text = assistant_text(response.get("output") or [])
+        answer = self.extract_answer(row, text)
         reward = partial(answer_reward, "numeric_correctness", answer=answer, expected=wanted)
         if answer is None:
             return reward(0.0, f"no answer; expected {wanted}")
-        boxed = stands_in_box(assistant_text(response.get("output") or []), self.extract or extraction_mode(row))
+        boxed = stands_in_box(text, self.extract or extraction_mode(row))
         number = boxed_number(answer) if boxed else last_number(answer)
         if number is None:
             return reward(0.0, f'answer "{excerpt(answer)}" is not a number; expected {wanted}')
