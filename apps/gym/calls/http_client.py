@@ -44,7 +44,7 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def send(
+    def send(
         self,
         method: str,
         url: URL,
@@ -53,7 +53,7 @@ class HttpClient:
         body: bytes | None,
         connect_timeout: float,
         streams: bool = False,
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         """Send a request. Return its reply when it is complete or larger than SMALL bytes.
 
         With `streams`, return it when its headers have arrived.
@@ -63,8 +63,9 @@ class HttpClient:
         origin, prefix = _describe(method, url)
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
         head = prefix + _encode(tuple(headers.items())) + length + b"\r\n"
-        connection = self._take_idle(origin) or await self._connect(origin, connect_timeout)
-        return await connection.ask(head, body, streams=streams)
+        if connection := self._take_idle(origin):
+            return connection.ask(head, body, streams=streams)
+        return self._connect_and_ask(origin, connect_timeout, head, body, streams=streams)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -75,6 +76,12 @@ class HttpClient:
         for _, found in self._dns_cache.values():
             found.cancel()
         await asyncio.sleep(0)  # connections close in the next iteration of the loop
+
+    async def _connect_and_ask(
+        self, origin: Origin, seconds: float, head: bytes, body: bytes | None, *, streams: bool
+    ) -> Reply:
+        connection = await self._connect(origin, seconds)
+        return await connection.ask(head, body, streams=streams)
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
         idle = self._idle.get(origin, [])

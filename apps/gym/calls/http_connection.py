@@ -234,11 +234,14 @@ class Connection(asyncio.Protocol):
             return
         self._began, self._head_bytes = True, 0
         reply.status = status
-        length = reply.headers.get("Content-Length", "").strip()
+        headers = reply.headers
+        length = headers.get("Content-Length", "").strip()
         reply.length = int(length) if length.isdigit() else None
-        reply.encoding = reply.headers.get("Content-Encoding", "").lower().removeprefix("identity")
-        transfer = reply.headers.get("Transfer-Encoding", "").lower()
-        self._ends_with_connection = reply.length is None and not transfer.endswith("chunked")
+        if "Content-Encoding" in headers:
+            reply.encoding = headers["Content-Encoding"].lower().removeprefix("identity")
+        self._ends_with_connection = reply.length is None and not headers.get("Transfer-Encoding", "").lower().endswith(
+            "chunked"
+        )
         if reply.length is not None and reply.length > SMALL:
             self._pause_reading()
         elif self._streams or not self._is_sent:

@@ -18,23 +18,22 @@ _innermost: ContextVar["TimeLimit | None"] = ContextVar("time_limit", default=No
 class TimeLimit:
     """Like `asyncio.timeout(seconds)`: raise TimeoutError when the time is over. Can be suspended."""
 
+    was_stopped = False
+    """True if the clock has been stopped at least once; then `waited` is above 0."""
+    # Defaults of the class, because there is a limit for every call and most are never stopped.
+    _handle: asyncio.TimerHandle | None = None
+    _is_over = False
+    _stops = 0
+    _stopped_at = _waited = 0.0
+
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.was_stopped = False
-        """True if the clock has been stopped at least once; then `waited` is above 0."""
-        self._outer: TimeLimit | None = None
-        self._handle: asyncio.TimerHandle | None = None
-        self._is_over = False
-        self._stops = 0
-        self._stopped_at = 0.0
-        self._left = seconds
-        self._waited = 0.0
+        self.seconds = self._left = seconds
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancels = task, task.cancelling()
-        self._outer = _innermost.get()
+        self._outer: TimeLimit | None = _innermost.get()
         _innermost.set(self)
         self._start()
         return self

@@ -132,7 +132,7 @@ class CapturedAttempt(SessionDriver):
             return
         names = frozenset(str(tool.get("name", "")) for tool in self.tools)
         response = assemble_unprefixed_response(TraceGraph(self.trace).main, self.row, names, stop_reason)
-        async for verdict in self._verify(session, response, stop_reason):
+        for verdict in await self._verify(session, response, stop_reason):
             yield verdict
 
     async def _reported(self) -> AsyncIterator[TraceUnion]:

@@ -154,7 +154,7 @@ class Attempt(SessionDriver):
 
     def _note(self, event: TraceUnion) -> None:
         self.trace.append(event)
-        self.conversation.extend(event.new_items())
+        self.conversation += event.new_items()
 
     def _initial_items(self, session: Session) -> list[Item]:
         """Return the prompt and the environment's first messages.
@@ -185,7 +185,7 @@ class Attempt(SessionDriver):
             if reply.finish_reason in ENDING_FINISH_REASONS:
                 stop_reason = ENDING_FINISH_REASONS[reply.finish_reason]
             elif stepped:
-                async for event in self._step(stepped, reply):
+                for event in await self._step(stepped, reply):
                     yield event
                 stop_reason = self._ending
             elif calls:
@@ -196,13 +196,13 @@ class Attempt(SessionDriver):
                 empty_replies += 1
                 stop_reason = "empty_reply" if empty_replies > 1 and not self.harness.retry_empty_replies else None
             else:
-                async for event in self._respond(session, reply):
+                for event in await self._respond(session, reply):
                     yield event
                 stop_reason = self._ending
             if stop_reason is None and steps >= self.harness.max_steps:
                 stop_reason = "max_steps"
         response = assemble_unprefixed_response(self.trace, self.row, self._tool_names, stop_reason)
-        async for verdict in self._verify(session, response, stop_reason):
+        for verdict in await self._verify(session, response, stop_reason):
             yield verdict
 
     def _reached_limit(self, tokens: int) -> StopReason | None:
@@ -249,35 +249,42 @@ class Attempt(SessionDriver):
         before, self._ids = self._ids, reply.tokens.ids
         return pack_tokens(reply.tokens, before=before)
 
-    async def _respond(self, session: Session, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """Pass a reply to the environment. Yield the model calls of a simulated user, then the environment's turn."""
+    async def _respond(self, session: Session, reply: ModelCall) -> list[TraceUnion]:
+        """Pass a reply to the environment. Return the model calls of a simulated user, then the environment's turn."""
         began = self._asked_at = self.elapsed()
         observations = await session.respond(reply.items)
         calls = self.take_judge_calls()
-        for call in calls:
-            yield call
         if observations is None:
             self._ending = "environment_done" if calls or self._has_responded else "answered"
-        else:
-            self._has_responded = True
-            duration = self.elapsed() - began
-            yield EnvironmentTurn(items=observations, by_user=bool(calls), at=began, duration=duration)
+            return [*calls]
+        self._has_responded = True
+        duration = self.elapsed() - began
+        return [*calls, EnvironmentTurn(items=observations, by_user=bool(calls), at=began, duration=duration)]
 
-    async def _step(self, session: SteppedSession, reply: ModelCall) -> AsyncIterator[TraceUnion]:
-        """Pass a reply to the environment as one step. Yield the outputs of its calls, then the environment's turn."""
+    async def _step(self, session: SteppedSession, reply: ModelCall) -> list[TraceUnion]:
+        """Pass a reply to the environment as one step. Return the outputs of its calls, then the environment's turn."""
         began = self.elapsed()
         step = await session.step(assemble_unprefixed_response([self.trace[0], reply], self.row, self._tool_names))
         duration = self.elapsed() - began
+        events: list[TraceUnion] = []
         for call in function_calls(reply.items):
             name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
             if call_id in step.outputs:
                 result = step.outputs[call_id]
-                yield ToolResult(
-                    call_id=call_id, name=name, output=result.output, error=result.error, at=began, duration=duration
+                events.append(
+                    ToolResult(
+                        call_id=call_id,
+                        name=name,
+                        output=result.output,
+                        error=result.error,
+                        at=began,
+                        duration=duration,
+                    )
                 )
         if step.items:
-            yield EnvironmentTurn(items=step.items, at=began, duration=duration)
+            events.append(EnvironmentTurn(items=step.items, at=began, duration=duration))
         self._ending = "environment_done" if step.done else None
+        return events
 
     async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
         """Run the tool calls and return their results in the same order."""

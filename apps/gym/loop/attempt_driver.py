@@ -76,14 +76,12 @@ class SessionDriver(ABC):
     def _note(self, event: TraceUnion) -> None:
         self.trace.append(event)
 
-    async def _verify(self, session: Session, response: dict[str, Any], stop_reason: str) -> AsyncIterator[TraceUnion]:
-        """Yield the judge calls, then the verification. `response` is a Responses object of the whole attempt."""
+    async def _verify(self, session: Session, response: dict[str, Any], stop_reason: str) -> list[TraceUnion]:
+        """Return the judge calls, then the verification. `response` is a Responses object of the whole attempt."""
         began = self._asked_at = self.elapsed()
         reward = await session.verify(response)
         duration = self.elapsed() - began
-        for call in self.take_judge_calls():
-            yield call
-        yield verification_event(reward, stop_reason, at=began, duration=duration)
+        return [*self.take_judge_calls(), verification_event(reward, stop_reason, at=began, duration=duration)]
 
 
 def verification_event(reward: Reward, stop_reason: str, *, at: float, duration: float) -> Verification:

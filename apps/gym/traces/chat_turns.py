@@ -5,7 +5,6 @@ Apart from that, a round trip assigns new ids, turns `developer` into `system`, 
 message, joins the texts of one turn before its calls, and drops empty texts.
 """
 
-import operator
 import re
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -55,18 +54,19 @@ class SentMessages:
     Also keeps the fields of the request beside the messages, which calls of a conversation usually share.
     """
 
-    __slots__ = ("_fields", "_items", "_made_from", "_messages")
+    __slots__ = ("_fields", "_items", "_messages", "_sampling", "_tools")
 
     def __init__(self) -> None:
         self._items = 0
         self._messages: list[Message] = []
         self._fields: dict[str, Any] = {}
-        self._made_from: tuple[object, ...] = ()
+        self._tools: object = None
+        self._sampling: object = None
 
-    def keep_fields(self, made_from: tuple[object, ...], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def keep_fields(self, tools: object, sampling: object, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of the previous call if they were made from the same objects, otherwise new ones."""
-        if len(made_from) != len(self._made_from) or not all(map(operator.is_, made_from, self._made_from)):
-            self._fields, self._made_from = make(), made_from
+        if tools is not self._tools or sampling is not self._sampling:
+            self._fields, self._tools, self._sampling = make(), tools, sampling
         return self._fields
 
     def extend(self, items: list[Item], *, instructions: object, reasoning: Reasoning) -> list[Message]:

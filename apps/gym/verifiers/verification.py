@@ -6,7 +6,7 @@ from typing import Any
 from apps.gym.errors import GymError, JudgeError, VerifierError
 from apps.gym.judging.judge import Judgement
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import TaskRow
+from apps.gym.traces.items import TaskRow, text_of
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge, judge_attempt
 from apps.gym.verifiers.processes.process_pool import shared_pool
@@ -56,18 +56,10 @@ def weigh(response: dict[str, Any]) -> int:
     size = 0
     for item in response.get("output") or []:
         if isinstance(item, dict):
-            size += _PER_ITEM + _count_characters(item)
-    return size
-
-
-def _count_characters(item: dict[str, Any]) -> int:
-    """Return the characters of the texts of an item and of its parts."""
-    size = 0
-    for value in item.values():
-        if isinstance(value, str):
-            size += len(value)
-        elif isinstance(value, list):
-            size += sum(_count_characters(part) for part in value if isinstance(part, dict))
+            size += _PER_ITEM + len(text_of(item))
+            for field in ("arguments", "output"):
+                if isinstance(text := item.get(field), str):
+                    size += len(text)
     return size
 
 

@@ -23,7 +23,7 @@ def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict
     message or a task's `metadata.extra_body` that cannot be merged.
     """
     sent = ask.sent or SentMessages()
-    fields = sent.keep_fields((ask.tools, ask.sampling, dialect), lambda: _fields(ask, model_name, dialect))
+    fields = sent.keep_fields(ask.tools, ask.sampling, lambda: _fields(ask, model_name, dialect))
     messages = sent.extend(ask.items, instructions=ask.sampling.get("instructions"), reasoning=dialect.reasoning)
     return {**fields, dialect.renamed.get("messages", "messages"): messages}
 

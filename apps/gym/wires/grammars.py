@@ -48,8 +48,10 @@ def _is_strict(tool: Any) -> bool:
     """Return True for a strict tool, flat or nested as in Chat Completions."""
     if not isinstance(tool, dict):
         return False
+    if tool.get("strict"):
+        return True
     function = tool.get("function")
-    return bool(tool.get("strict") or (isinstance(function, dict) and function.get("strict")))
+    return isinstance(function, dict) and bool(function.get("strict"))
 
 
 def _is_forced(choice: Any) -> bool:

@@ -20,7 +20,7 @@ from apps.gym.calls.outbound import (
     OutboundTooLarge,
 )
 from apps.gym.calls.outbound_policy import OutboundRefused
-from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after, reveal_error
+from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.redaction.shortening import cut
@@ -155,12 +155,9 @@ class HttpPolicy:
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
-    async def _send(self, packed: Any, session: str, tries: int) -> OutboundReply:
-        return reveal_error(await self.sender.send(packed, session=session, tries=tries))
-
     async def _try_once(self, packed: Any, ask: Ask, tries: int) -> Reply:
         try:
-            send = functools.partial(self._send, packed, ask.session, tries)
+            send = functools.partial(self.sender.send, packed, session=ask.session, tries=tries)
             gate = self._gate
             got = await (gate.send(send, self._report_throttled, patience=ask.patience) if gate else send())
         except EndpointPaused as paused:

@@ -11,6 +11,7 @@ import openai
 
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
 from apps.gym.calls.outbound_policy import FRAMING, OutboundRefused
+from apps.gym.calls.refusals import reveal_error
 from apps.gym.wires.sending import MAX_REPLY
 
 _UNSENT = FRAMING | {"accept-encoding"}
@@ -62,7 +63,7 @@ class PackageSender:
         return body
 
     async def send(self, packed: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
-        return await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=packed))
+        return reveal_error(await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=packed)))
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
         return await _reply(self._client.get(path, cast_to=httpx2.Response))

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import orjson
 
 from apps.gym.calls.outbound import Outbound, OutboundReply
+from apps.gym.calls.refusals import reveal_error
 from apps.gym.errors import PolicyError
 
 MAX_REPLY = 64 * 1024 * 1024
@@ -23,7 +24,9 @@ class Sender(Protocol):
         ...
 
     async def send(self, packed: Any, *, session: str, tries: int) -> OutboundReply:
-        """Send a body and return the reply with any status. `tries` is the number of this try, from 1.
+        """Send a body and return the reply with any status, that of an error in its body included.
+
+        `tries` is the number of this try, from 1.
 
         Raises OutboundFailed, OutboundTimedOut or OutboundRefused.
         """
@@ -72,7 +75,7 @@ class PlainSender:
             raise PolicyError(f"The conversation cannot be sent as JSON: {error}").permanent() from None
 
     async def send(self, packed: bytes, *, session: str, tries: int) -> OutboundReply:
-        return await self._outbound.request(
+        reply = await self._outbound.request(
             "POST",
             self._url(session, tries),
             body=packed,
@@ -81,6 +84,7 @@ class PlainSender:
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,
         )
+        return reveal_error(reply)
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
         base_url = self.servers[server]

@@ -13,7 +13,7 @@ from apps.agents.agent_changes import find_mounts_problem
 from apps.agents.models import Agent
 from apps.environments.resource_servers import connect_environment, connect_judge
 from apps.gym.boxes.command_spec import CommandSpec
-from apps.gym.calls.observers import Outcome
+from apps.gym.calls.observers import Observer, Outcome
 from apps.gym.calls.outbound import Outbound
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.sandbox.choosing import the_sandbox
@@ -72,38 +72,35 @@ def connect_setting(
     if kept.get("judge"):
         environment.judge_rubric, environment.judge_settings = kept["judge"]["rubric"], kept["judge"]["settings"]
 
-    def observe_model(outcome: Outcome, message: str = "") -> None:
-        watch(Endpoint("policy_model", model.pk), model.slug, outcome, message)
-
-    def observe_environment(outcome: Outcome, message: str = "") -> None:
-        watch(Endpoint("environment", environment.pk), environment.slug, outcome, message)
-
-    def observe_judge(outcome: Outcome, message: str = "") -> None:
-        assert judged_by is not None
-        watch(Endpoint("policy_model", judged_by.pk), judged_by.slug, outcome, message)
-
+    model_endpoint, environment_endpoint = Endpoint("policy_model", model.pk), Endpoint("environment", environment.pk)
     judged_by = environment.judge_model
     judge = None
     if judged_by is not None:
-        judge_limiter, judge_weights = seats.of(judged_by, model), weights.of(judged_by)
-        gate = throttles.gate(Endpoint("policy_model", judged_by.pk))
-        judge = connect_judge(environment, outbound, observe_judge, judge_limiter, weights=judge_weights, gate=gate)
+        endpoint = Endpoint("policy_model", judged_by.pk)
+        judge = connect_judge(
+            environment,
+            outbound,
+            _observer(watch, endpoint, judged_by.slug),
+            seats.of(judged_by, model),
+            weights=weights.of(judged_by),
+            gate=throttles.gate(endpoint),
+        )
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,
         policy=connect_policy(
             model,
             outbound,
-            observe=observe_model,
+            observe=_observer(watch, model_endpoint, model.slug),
             weights=weights.of(model),
-            gate=throttles.gate(Endpoint("policy_model", model.pk)),
+            gate=throttles.gate(model_endpoint),
         ),
         server=connect_environment(
             environment,
             outbound,
-            observe=observe_environment,
+            observe=_observer(watch, environment_endpoint, environment.slug),
             judge=judge,
-            gate=throttles.gate(Endpoint("environment", environment.pk)),
+            gate=throttles.gate(environment_endpoint),
         ),
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
@@ -115,6 +112,13 @@ def connect_setting(
         judge_model_id=judged_by.pk if judged_by else None,
         judge_prices=judged_by.prices if judged_by else FREE,
     )
+
+
+def _observer(watch: Watch, endpoint: Endpoint, slug: str) -> Observer:
+    def observe(outcome: Outcome, message: str = "") -> None:
+        watch(endpoint, slug, outcome, message)
+
+    return observe
 
 
 def _read_command(planned: Mapping[str, Any]) -> CommandSpec | None:

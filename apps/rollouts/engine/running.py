@@ -128,13 +128,16 @@ class RolloutStats:
             "cached_tokens": self.cached_tokens,
             "cache_write_tokens": self.cache_write_tokens,
         }
+        cost = setting.prices.cost(own)
+        if not self.judge_calls:
+            return cost
         judge: TokenUsage = {
             "input_tokens": self.judge_input_tokens,
             "output_tokens": self.judge_output_tokens,
             "cached_tokens": self.judge_cached_tokens,
             "cache_write_tokens": self.judge_cache_write_tokens,
         }
-        return setting.prices.cost(own) + setting.judge_prices.cost(judge)
+        return cost + setting.judge_prices.cost(judge)
 
 
 class Listener(Protocol):
