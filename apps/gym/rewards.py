@@ -25,10 +25,10 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        # JSON may contain lone surrogates, which databases reject.
-        msgspec.structs.force_setattr(self, "explanation", self.explanation.encode(errors="replace").decode())
-        numbers = [*self.components.values(), *([] if self.value is None else [self.value])]
-        if not all(math.isfinite(number) for number in numbers):
-            raise VerifierError(f"the verifier gave a reward that is not finite: {self.value} {self.components}")
-        if any(abs(number) > MAX_REWARD for number in numbers):
-            raise VerifierError(f"the verifier gave a reward beyond ±{MAX_REWARD:g}: {self.value} {self.components}")
+        if not self.explanation.isascii():
+            # JSON may contain lone surrogates, which databases reject.
+            msgspec.structs.force_setattr(self, "explanation", self.explanation.encode(errors="replace").decode())
+        for number in (self.value or 0.0, *self.components.values()):
+            if not -MAX_REWARD <= number <= MAX_REWARD:
+                beyond = f"beyond ±{MAX_REWARD:g}" if math.isfinite(number) else "that is not finite"
+                raise VerifierError(f"the verifier gave a reward {beyond}: {self.value} {self.components}")

@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         if self._began:
             return  # a trailer
         assert self._reply is not None
-        self._reply.headers.add(name.decode(errors="surrogateescape"), value.decode(errors="surrogateescape"))
+        self._reply.headers.add(name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
 
     def on_headers_complete(self) -> None:
         reply = self._reply

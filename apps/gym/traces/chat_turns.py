@@ -139,9 +139,9 @@ def _assistant_message(turn: list[Item], reasoning: Reasoning) -> Message:
             calls.append(_chat_call(item))
         else:
             contents.append(item.get("content"))
-    content = _assistant_content(contents)
+    content = _assistant_content(contents) if contents else ""
     message: Message = {"role": "assistant", "content": content if content or not calls else None}
-    thought = TEXT_SEPARATOR.join(filter(None, thoughts))
+    thought = TEXT_SEPARATOR.join(filter(None, thoughts)) if thoughts else ""
     if thought and reasoning == "field":
         message["reasoning_content"] = thought
     elif thought and reasoning == "text":

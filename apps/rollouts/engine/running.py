@@ -291,6 +291,8 @@ def _count(number: int) -> int:
 
 def _storable(text: str) -> str:
     """Return text without NUL and lone surrogates, which databases reject."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "�").encode(errors="replace").decode()
 
 

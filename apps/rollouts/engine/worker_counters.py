@@ -10,6 +10,14 @@ from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion,
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 """Upper bounds of the histogram buckets, in seconds. An additional bucket holds longer durations."""
 
+_PHASES: dict[type[TraceUnion], str] = {
+    ModelCall: "model_call",
+    ToolResult: "tool_call",
+    JudgeCall: "judge_call",
+    Verification: "verification",
+}
+"""The phase that an event of this type counts towards."""
+
 
 class Histogram:
     __slots__ = ("counts", "sum")
@@ -32,8 +40,9 @@ class Meters:
     def reset(self) -> None:
         """Reset all counters, for a new identity."""
         self._counts: dict[tuple[str, ...], int] = {}
-        names = ("model_call", "tool_call", "judge_call", "verification", "rollout")
-        self._phases = {name: Histogram() for name in names}
+        phases = {kind: Histogram() for kind in _PHASES}
+        self._by_type: dict[type, Histogram] = {**phases}
+        self._phases = {_PHASES[kind]: phase for kind, phase in phases.items()} | {"rollout": Histogram()}
         self._ended = 0
         self._last_read: tuple[float, int] | None = None
 
@@ -44,22 +53,18 @@ class Meters:
         self.count("tries", kind, slug, outcome)
 
     def count_event(self, event: TraceUnion) -> None:
+        phase = self._by_type.get(type(event))
+        if phase is None:
+            return
+        phase.add(event.duration)
         match event:
-            case ModelCall():
-                self._phases["model_call"].add(event.duration)
-                if event.retries:
-                    self.count("retries", by=event.retries)
             case ToolResult():
-                self._phases["tool_call"].add(event.duration)
                 self.count("tool_calls", event.error or "ok")
             case JudgeCall():
-                self._phases["judge_call"].add(event.duration)
                 self.count("judge_tokens", "input", by=event.usage.get("input_tokens", 0))
                 self.count("judge_tokens", "output", by=event.usage.get("output_tokens", 0))
-                if event.retries:
-                    self.count("retries", by=event.retries)
-            case Verification():
-                self._phases["verification"].add(event.duration)
+        if isinstance(event, ModelCall | JudgeCall) and event.retries:
+            self.count("retries", by=event.retries)
 
     def count_end(self, status: str, error_kind: str, duration: float, input_tokens: int, output_tokens: int) -> None:
         self._phases["rollout"].add(duration)
