@@ -62,7 +62,7 @@ class Number(msgspec.Struct, frozen=True):
         return (self.value / 100, self.value) if abs(self.value) <= 1_000 else (self.value,)
 
     def equals(self, other: "Number", tolerance: Fraction | None = None) -> bool:
-        if self.percent and other.percent:
+        if self.percent == other.percent:
             return _close(self.value, other.value, tolerance)
         return any(_close(mine, theirs, tolerance) for mine in self.readings for theirs in other.readings)
 
