@@ -30,12 +30,13 @@ class TimeLimit:
         self.seconds = self._left = seconds
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         self._task, self._cancels = task, task.cancelling()
         self._outer: TimeLimit | None = _innermost.get()
         _innermost.set(self)
-        self._start()
+        self._start(loop)
         return self
 
     def __exit__(
@@ -50,8 +51,7 @@ class TimeLimit:
         if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def _start(self) -> None:
-        loop = asyncio.get_running_loop()
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ends_at = loop.time() + self._left
         self._handle = loop.call_at(self._ends_at, self._end)
 
@@ -87,7 +87,7 @@ class TimeLimit:
         if not self._stops:
             self._waited += time.perf_counter() - self._stopped_at
             if self._handle is not None:
-                self._start()
+                self._start(asyncio.get_running_loop())
 
 
 def _open_limits() -> Iterator[TimeLimit]:

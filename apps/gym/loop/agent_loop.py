@@ -119,7 +119,7 @@ def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any
     seed: it differs between rollouts, because a shared seed would make repeats identical.
     """
     params = row["responses_create_params"]
-    own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
+    own = {key: params[key] for key in SAMPLING_KEYS if key in params and params[key] is not None}
     return {**harness.sampling, **own, "seed": seed}
 
 
