@@ -112,14 +112,15 @@ def store_reports(reports: dict[Endpoint, BreakerReport]) -> None:
 
 def read_open_breakers() -> dict[Endpoint, OpenBreaker]:
     """Return all open and half-open breakers."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OPEN)
+        rows = cursor.fetchall()
     now = timezone.now()
     found: dict[Endpoint, OpenBreaker] = {}
-    rows = Breaker.objects.exclude(state=Breaker.State.CLOSED)
-    for model_id, environment_id, retry_at, cooldown in rows.values_list(
-        "policy_model_id", "environment_id", "retry_at", "cooldown"
-    ):
+    for model_id, environment_id, retry_at, cooldown in rows:
         endpoint = Endpoint("policy_model", model_id) if model_id else Endpoint("environment", environment_id)
         assert retry_at is not None  # guaranteed by a table constraint
+        retry_at = as_utc(retry_at)
         found[endpoint] = OpenBreaker(retry_at <= now, retry_at, cooldown)
     return found
 
