@@ -16,7 +16,7 @@ import msgspec
 import zstandard
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
@@ -29,9 +29,9 @@ from apps.gym.traces.events import decode_event
 from apps.rollouts.failures.cause_index import Cause, find_causes, store_causes
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
-from apps.rollouts.search.word_splitting import BREAK, split_words
+from apps.rollouts.search.word_splitting import BREAK, SEPARATOR, split_joined
 from apps.rollouts.sql_arrays import select_pairs
-from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
+from apps.rollouts.trace_payloads import Stored, unpack_each, unpack_few
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,13 @@ QUIET = timedelta(minutes=5)
 
 # Only these constants are formatted into SQL, never values.
 _AMONG = "IN (SELECT value FROM json_each(%s))"
-_TAKE = "UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id {rollouts}"
+_CLAIM = f"""
+    UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id IN (
+        SELECT rollout_id FROM rollouts_unindexedrollout
+        WHERE (taken_at IS NULL OR taken_at < %s) AND tries < {MAX_TRIES}
+        ORDER BY tries, taken_at, rollout_id LIMIT {CHUNK} {{lock}}
+    ) RETURNING rollout_id, attempt
+"""  # noqa: S608
 _SIZES = """
     SELECT rollout_id, SUM(LENGTH(payload)) FROM rollouts_traceevent WHERE rollout_id {rollouts} GROUP BY rollout_id
 """
@@ -158,15 +164,11 @@ def index_all() -> Iterator[int]:
 
 def _claim(now: datetime) -> dict[int, int]:
     """Claim the next rollouts. Return their attempts by rollout id."""
-    free = Q(taken_at__isnull=True) | Q(taken_at__lt=now - QUIET)
-    waiting = UnindexedRollout.objects.filter(free, tries__lt=MAX_TRIES)
-    skips = connection.features.has_select_for_update_skip_locked
-    with transaction.atomic():
-        locked = waiting.order_by("tries", "taken_at", "pk").select_for_update(skip_locked=skips)
-        taken = dict(locked.values_list("pk", "attempt")[:CHUNK])
-        if taken:
-            _run(_TAKE, taken, connection.ops.adapt_datetimefield_value(now))
-    return taken
+    lock = "FOR UPDATE SKIP LOCKED" if connection.features.has_select_for_update_skip_locked else ""
+    given = [connection.ops.adapt_datetimefield_value(at) for at in (now, now - QUIET)]
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM.format(lock=lock), given)
+        return dict(sorted(cursor.fetchall()))
 
 
 def _group(taken: dict[int, int]) -> Iterator[dict[int, int]]:
@@ -190,10 +192,10 @@ def _read(group: dict[int, int]) -> dict[int, list[Part]]:
     if len(group) == 1:
         payloads = {pk: _pages(pk, attempt) for pk, attempt in group.items()}
     else:
-        read: dict[int, list[bytes]] = {pk: [] for pk in group}
+        read: dict[int, list[Stored]] = {pk: [] for pk in group}
         for pk, attempt, payload in _run(_EVENTS, group):
             if attempt == group[pk]:
-                read[pk].append(payload.encode() if isinstance(payload, str) else bytes(payload))
+                read[pk].append(payload)
         payloads = _decompress(read)
     found = {}
     for pk, attempt in group.items():
@@ -219,13 +221,12 @@ def _find_causes(group: dict[int, int]) -> list[Cause]:
         return []
 
 
-def _decompress(read: dict[int, list[bytes]]) -> dict[int, Iterable[str]]:
+def _decompress(read: dict[int, list[Stored]]) -> dict[int, Iterable[str]]:
     """Decompress payloads by rollout id: all at once, or lazily if they are large or one is invalid."""
-    every = list(itertools.chain.from_iterable(read.values()))
     with contextlib.suppress(zstandard.ZstdError, UnicodeDecodeError):
-        if sum(map(plain_size, every)) <= AT_ONCE:
-            texts = unpack_each(every)
-            return {pk: list(itertools.islice(texts, len(stored))) for pk, stored in read.items()}
+        if (texts := unpack_few(list(itertools.chain.from_iterable(read.values())))) is not None:
+            left = iter(texts)
+            return {pk: list(itertools.islice(left, len(stored))) for pk, stored in read.items()}
     return {pk: unpack_each(stored) for pk, stored in read.items()}
 
 
@@ -238,13 +239,15 @@ def read_words(payloads: Iterable[str]) -> Words:
     """Return the words of an attempt, up to the limit, from its event payloads."""
     left = settings.SEARCH_WORDS
     words: list[str] = []
-    for text in itertools.chain.from_iterable(map(_texts, payloads)):
-        is_first = True
-        for piece in _pieces(text):
-            found = split_words(piece)
-            if found and words and is_first:
+    is_new = False
+    for piece in _pieces(itertools.chain.from_iterable(map(_texts, payloads))):
+        for place, found in enumerate(split_joined(piece)):
+            is_new = is_new or place > 0
+            if not found:
+                continue
+            if words and is_new:
                 words.append(BREAK)
-            is_first = is_first and not found
+            is_new = False
             words += found[:left]
             left -= len(found)
             if left < 0:
@@ -252,16 +255,30 @@ def read_words(payloads: Iterable[str]) -> Words:
     return Words(words, is_cut=False)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Yield pieces of a text, cut at spaces, so that only the indexed part of a large text is copied."""
-    start = 0
-    while len(text) - start > PIECE:
+def _pieces(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts, each after a SEPARATOR, in pieces, so that only the indexed part of a large text is copied."""
+    waiting = [""]
+    size = 0
+    for text in texts:
+        size += len(text)
+        if size > PIECE:
+            yield SEPARATOR.join(waiting)
+            waiting, size = [""], len(text)
+        if size > PIECE:
+            yield SEPARATOR
+            yield from _cut_at_spaces(text)
+            size = 0
+        else:
+            waiting.append(text.replace(SEPARATOR, " "))
+    yield SEPARATOR.join(waiting)
+
+
+def _cut_at_spaces(text: str) -> Iterator[str]:
+    start = end = 0
+    while end >= 0:
         end = text.find(" ", start + PIECE)
-        if end < 0:
-            break
-        yield text[start:end]
+        yield text[start : end if end >= 0 else None].replace(SEPARATOR, " ")
         start = end
-    yield text[start:]
 
 
 def _texts(payload: str) -> Iterable[str]:
