@@ -10,11 +10,10 @@ import logging
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import zstandard
-from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
@@ -24,28 +23,25 @@ from apps.accounts.job_retries import retry_until_available
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.outages import is_transient
 from apps.gym import process_exit
-from apps.gym.traces.event_texts import texts_of
-from apps.gym.traces.events import decode_event
 from apps.rollouts.failures.cause_index import Cause, find_causes, store_causes
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.text_search import MAX_WORDS
-from apps.rollouts.search.word_splitting import BREAK, SEPARATOR, split_joined
+from apps.rollouts.search.trace_words import Words, read_words
+from apps.rollouts.search.word_splitting import BREAK
 from apps.rollouts.sql_arrays import select_pairs
 from apps.rollouts.trace_payloads import Stored, unpack_each, unpack_few
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 100
+CHUNK = 250
 """Rollouts claimed at a time."""
 PART = 4_000
 """Words per index part.
 
 PostgreSQL keeps at most 256 positions of a word, and 16,383 positions in total, per document.
 """
-LARGE = 64 * 1024
+LARGE = 256 * 1024
 """Maximum bytes of compressed traces that are read together. Larger traces are read a few events at a time."""
-PIECE = 256 * 1024
-"""Characters of a text that are split into words at a time."""
 MAX_TRIES = 3
 QUIET = timedelta(minutes=5)
 """Claims older than this are taken over by another worker."""
@@ -84,13 +80,6 @@ _ADD = {
         FROM json_each(%s)
     """,
 }
-
-
-class Words(NamedTuple):
-    """The words of one attempt, with BREAK between texts."""
-
-    words: list[str]
-    is_cut: bool
 
 
 Part = dict[str, object]
@@ -233,60 +222,6 @@ def _decompress(read: dict[int, list[Stored]]) -> dict[int, Iterable[str]]:
 def _pages(rollout_id: int, attempt: int) -> Iterator[str]:
     events = TraceEvent.objects.filter(rollout=rollout_id, attempt=attempt).values_list("seq", "payload")
     return (payload for _, payload in read_by_key(events, by="seq", size=4))
-
-
-def read_words(payloads: Iterable[str]) -> Words:
-    """Return the words of an attempt, up to the limit, from its event payloads."""
-    left = settings.SEARCH_WORDS
-    words: list[str] = []
-    is_new = False
-    for piece in _pieces(itertools.chain.from_iterable(map(_texts, payloads))):
-        for place, found in enumerate(split_joined(piece)):
-            is_new = is_new or place > 0
-            if not found:
-                continue
-            if words and is_new:
-                words.append(BREAK)
-            is_new = False
-            words += found[:left]
-            left -= len(found)
-            if left < 0:
-                return Words(words, is_cut=True)
-    return Words(words, is_cut=False)
-
-
-def _pieces(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts, each after a SEPARATOR, in pieces, so that only the indexed part of a large text is copied."""
-    waiting = [""]
-    size = 0
-    for text in texts:
-        size += len(text)
-        if size > PIECE:
-            yield SEPARATOR.join(waiting)
-            waiting, size = [""], len(text)
-        if size > PIECE:
-            yield SEPARATOR
-            yield from _cut_at_spaces(text)
-            size = 0
-        else:
-            waiting.append(text.replace(SEPARATOR, " "))
-    yield SEPARATOR.join(waiting)
-
-
-def _cut_at_spaces(text: str) -> Iterator[str]:
-    start = end = 0
-    while end >= 0:
-        end = text.find(" ", start + PIECE)
-        yield text[start : end if end >= 0 else None].replace(SEPARATOR, " ")
-        start = end
-
-
-def _texts(payload: str) -> Iterable[str]:
-    try:
-        event = decode_event(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return [payload]  # unknown kind: index the raw payload
-    return texts_of(event)
 
 
 def _store(found: dict[int, list[Part]], causes: list[Cause], taken_at: datetime) -> None:
