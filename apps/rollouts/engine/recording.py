@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -110,8 +110,9 @@ _END = """
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt, rollouts_rollout.task_id
 """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
-_FIELDS = (*_KEY_COLUMNS, *_COLUMNS)
-_field_values = attrgetter(*_FIELDS)
+_JSON_FIELDS = [name for name, kind in _COLUMNS.items() if kind == "jsonb"]
+_FIELDS = [*(name for name in (*_KEY_COLUMNS, *_COLUMNS) if name not in _JSON_FIELDS), *_JSON_FIELDS]
+_values_of = attrgetter(*_FIELDS)
 _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMNS}.items())
 # Only these constant names are formatted into the SQL, never values. SQLite reads bound values much faster than fields
 # of JSON.
@@ -164,7 +165,10 @@ def _insert_events(events: Sequence[EventRow], may_be_stored: bool) -> None:
     if not events:
         return
     payloads = pack([event[4] for event in events])
-    stored = [(*event[:4], payload, event[5]) for event, payload in zip(events, payloads, strict=True)]
+    stored = [
+        (rollout_id, attempt, seq, kind, payload, tokens)
+        for (rollout_id, attempt, seq, kind, _, tokens), payload in zip(events, payloads, strict=True)
+    ]
     if connection.vendor == "postgresql" and not may_be_stored:
         # Binary format: in text format, tokens would be hexadecimal and twice as long.
         copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
@@ -183,7 +187,7 @@ def _insert_events(events: Sequence[EventRow], may_be_stored: bool) -> None:
 
 def _groups(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
     """Yield groups of limited size, because SQLite copies all values of a statement before running it."""
-    if len(events) == 1 or sum(len(row[4]) for row in events) <= _BYTES_PER_STATEMENT:
+    if len(events) == 1 or sum(map(len, map(itemgetter(4), events))) <= _BYTES_PER_STATEMENT:
         yield events
     else:
         middle = len(events) // 2
@@ -204,8 +208,9 @@ def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int
 
 
 def _values(end: End) -> list[Any]:
-    values = _field_values(end)
-    return [msgspec.json.encode(value).decode() if isinstance(value, dict) else value for value in values]
+    values = _values_of(end)
+    given = len(values) - len(_JSON_FIELDS)
+    return [*values[:given], *(msgspec.json.encode(value).decode() for value in values[given:])]
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:

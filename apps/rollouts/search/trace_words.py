@@ -1,7 +1,6 @@
 """Read the words of an attempt from its trace, for the full-text index."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +26,7 @@ def read_words(payloads: Iterable[str]) -> Words:
     left = settings.SEARCH_WORDS
     words: list[str] = []
     is_new = False
-    for piece in _pieces(chain.from_iterable(map(_texts, payloads))):
+    for piece in _pieces(map(_texts, payloads)):
         for place, found in enumerate(split_joined(piece)):
             is_new = is_new or place > 0
             if not found:
@@ -42,22 +41,28 @@ def read_words(payloads: Iterable[str]) -> Words:
     return Words(words, is_cut=False)
 
 
-def _pieces(texts: Iterable[str]) -> Iterator[str]:
+def _pieces(events: Iterable[list[str]]) -> Iterator[str]:
     """Yield the texts, each after a SEPARATOR, in pieces, so that only the indexed part of a large text is copied."""
     waiting = [""]
     size = 0
-    for text in texts:
-        size += len(text)
-        if size > PIECE:
-            yield SEPARATOR.join(waiting)
-            waiting, size = [""], len(text)
-        if size > PIECE:
+    for texts in events:
+        size += sum(map(len, texts))
+        if size <= PIECE:
+            waiting += texts
+            continue
+        yield _join(waiting)
+        waiting, size = [""], 0
+        for text in texts:
             yield SEPARATOR
             yield from _cut_at_spaces(text)
-            size = 0
-        else:
-            waiting.append(text.replace(SEPARATOR, " "))
-    yield SEPARATOR.join(waiting)
+    yield _join(waiting)
+
+
+def _join(texts: list[str]) -> str:
+    joined = SEPARATOR.join(texts)
+    if joined.count(SEPARATOR) < len(texts):
+        return joined
+    return SEPARATOR.join([text.replace(SEPARATOR, " ") for text in texts])
 
 
 def _cut_at_spaces(text: str) -> Iterator[str]:
@@ -68,7 +73,7 @@ def _cut_at_spaces(text: str) -> Iterator[str]:
         start = end
 
 
-def _texts(payload: str) -> Iterable[str]:
+def _texts(payload: str) -> list[str]:
     try:
         event = decode_event(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import zstandard
@@ -25,6 +25,7 @@ from apps.accounts.outages import is_transient
 from apps.gym import process_exit
 from apps.rollouts.failures.cause_index import Cause, find_causes, store_causes
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
+from apps.rollouts.row_statements import execute_with_rows
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.trace_words import Words, read_words
 from apps.rollouts.search.word_splitting import BREAK
@@ -66,24 +67,24 @@ _EVENTS = """
 """Session events have no text."""
 _DONE = "DELETE FROM rollouts_unindexedrollout WHERE taken_at = %s AND rollout_id {rollouts} RETURNING rollout_id"
 _DELETE_WORDS = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
-_ADD = {
-    # Separators are deleted from the index; the positions of later words are kept.
-    "postgresql": f"""
-        INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
-        SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
-        FROM jsonb_to_recordset(%s::jsonb)
-            AS v(rollout_id bigint, part int2, attempt int2, is_cut boolean, document text)
-    """,  # noqa: S608 - BREAK is a constant
-    "sqlite": """
-        INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
-        SELECT value->>'rollout_id', value->>'part', value->>'attempt', value->>'is_cut', value->>'document'
-        FROM json_each(%s)
-    """,
-}
+_ADD = "INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)"
+_SQLITE_ADD = f"{_ADD} VALUES {{rows}}"
+# Separators are deleted from the index; the positions of later words are kept.
+_POSTGRES_ADD = f"""
+    {_ADD} SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
+    FROM jsonb_to_recordset(%s::jsonb)
+        AS v(rollout_id bigint, part int2, attempt int2, is_cut boolean, document text)
+"""  # noqa: S608
 
 
-Part = dict[str, object]
-"""A row of RolloutWords."""
+class Part(NamedTuple):
+    """A row of RolloutWords."""
+
+    rollout_id: int
+    part: int
+    attempt: int
+    is_cut: bool
+    document: str
 
 
 def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
@@ -233,8 +234,11 @@ def _store(found: dict[int, list[Part]], causes: list[Cause], taken_at: datetime
         still = [pk for (pk,) in _run(_DONE, found, connection.ops.adapt_datetimefield_value(taken_at))]
         _run(_DELETE_WORDS, still)
         parts = [part for pk in still for part in found[pk]]
-        with connection.cursor() as cursor:
-            cursor.execute(_ADD[connection.vendor], [msgspec.json.encode(parts).decode()])
+        if connection.vendor == "sqlite":
+            execute_with_rows(_SQLITE_ADD, parts)
+        else:
+            with connection.cursor() as cursor:
+                cursor.execute(_POSTGRES_ADD, [msgspec.json.encode([part._asdict() for part in parts]).decode()])
         store_causes(still, causes)
 
 
@@ -242,13 +246,8 @@ def _parts(rollout_id: int, attempt: int, found: Words) -> Iterator[Part]:
     words = found.words
     for part, start in enumerate(range(0, max(1, len(words) - MAX_WORDS), PART - MAX_WORDS)):
         if words:
-            yield {
-                "rollout_id": rollout_id,
-                "part": part,
-                "attempt": attempt,
-                "document": " ".join(words[start : start + PART]),
-                "is_cut": found.is_cut and start + PART >= len(words),
-            }
+            document = " ".join(words[start : start + PART])
+            yield Part(rollout_id, part, attempt, found.is_cut and start + PART >= len(words), document)
 
 
 def _run(statement: str, rollouts: Some[int], *given: str | None) -> list[tuple[Any, ...]]:
