@@ -17,10 +17,15 @@ def obey(leaving: threading.Event) -> None:
     _here.leaving = leaving
 
 
+def is_leaving() -> bool:
+    """Return True if this thread was asked to stop."""
+    leaving: threading.Event | None = getattr(_here, "leaving", None)
+    return leaving is not None and leaving.is_set()
+
+
 def check() -> None:
     """Raise Leaving if this thread was asked to stop."""
-    leaving: threading.Event | None = getattr(_here, "leaving", None)
-    if leaving is not None and leaving.is_set():
+    if is_leaving():
         raise Leaving
 
 

@@ -1,6 +1,6 @@
 """The database server's clock, which all workers share. Leases by this clock need no synchronized machines."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -25,3 +25,8 @@ def server_now_sql() -> tuple[str, list[Any]]:
     if connection.vendor == "postgresql":
         return "clock_timestamp()", []
     return "%s", [connection.ops.adapt_datetimefield_value(timezone.now())]
+
+
+def as_utc(read: datetime) -> datetime:
+    """Return a time that a handwritten statement read. SQLite returns naive times, which are in UTC."""
+    return read if read.tzinfo else read.replace(tzinfo=UTC)

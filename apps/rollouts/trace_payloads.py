@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from django.db.models import ExpressionWrapper, F
 
 Stored = bytes | memoryview | str
 """A payload as the database returns it. Earlier versions stored text in SQLite."""
+Frame = tuple[int, bytes]
+"""The number of the dictionary and the zstd frame, or 0 and plain text."""
 
 FOLDER = Path(__file__).parent / "trace_dictionaries"
 NUMBER = 1
@@ -52,15 +55,15 @@ def unpack(stored: Stored) -> str:
 
 def unpack_each(stored: Sequence[Stored]) -> Iterator[str]:
     """Yield the payloads as text. Not all of them are in memory at once."""
-    payloads = [each.encode() if isinstance(each, str) else bytes(each) for each in stored]
-    for start, end in _batches([plain_size(each) for each in payloads]):
-        for number, group in groupby(payloads[start:end], key=_number_of):
-            yield from (each.decode() for each in (_unpack(number, list(group)) if number else group))
+    frames = _frames(stored)
+    for start, end in _batches(_plain_sizes(frames)):
+        yield from _unpack(frames[start:end])
 
 
-def plain_size(payload: bytes) -> int:
-    """Return the bytes of a stored payload as text."""
-    return zstandard.frame_content_size(payload[1:]) if _number_of(payload) else len(payload)
+def unpack_few(stored: Sequence[Stored]) -> list[str] | None:
+    """Return the payloads as text, or None if they are more than AT_ONCE bytes."""
+    frames = _frames(stored)
+    return list(_unpack(frames)) if sum(_plain_sizes(frames)) <= AT_ONCE else None
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -78,23 +81,38 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _pack(plain: Sequence[bytes]) -> list[bytes]:
     packer = _local("packer", _make_packer)
     mark = bytes([NUMBER])
-    frames = _call(packer.multi_compress_to_buffer, packer.compress, plain)
-    packed = [mark + frame for frame in frames]
+    packed = [mark + frame for frame in _call(packer.multi_compress_to_buffer, packer.compress, plain)]
     sizes = zip(plain, map(len, plain), packed, map(len, packed), strict=True)
     return [given if size <= short and not _number_of(given) else frame for given, size, frame, short in sizes]
 
 
-def _unpack(number: int, payloads: Sequence[bytes]) -> list[bytes]:
+def _frames(stored: Sequence[Stored]) -> list[Frame]:
+    payloads = [each.encode() if isinstance(each, str) else bytes(each) for each in stored]
+    return [(number, each[1:]) if (number := _number_of(each)) else (0, each) for each in payloads]
+
+
+def _plain_sizes(frames: Sequence[Frame]) -> list[int]:
+    return [zstandard.frame_content_size(frame) if number else len(frame) for number, frame in frames]
+
+
+def _unpack(frames: Sequence[Frame]) -> Iterator[str]:
+    for number, group in groupby(frames, key=itemgetter(0)):
+        payloads = [frame for _, frame in group]
+        yield from (str(each, "utf-8") for each in (_decompress(number, payloads) if number else payloads))
+
+
+def _decompress(number: int, frames: Sequence[bytes]) -> Sequence[Any]:
     unpacker = _local(f"unpacker {number}", lambda: zstandard.ZstdDecompressor(dict_data=_dictionary(number)))
-    return _call(unpacker.multi_decompress_to_buffer, unpacker.decompress, [payload[1:] for payload in payloads])
+    return _call(unpacker.multi_decompress_to_buffer, unpacker.decompress, frames)
 
 
-def _call(many: Callable[..., Any], one: Callable[[bytes], bytes], given: Sequence[bytes]) -> list[bytes]:
+def _call(many: Callable[..., Any], one: Callable[[bytes], bytes], given: Sequence[bytes]) -> Sequence[Any]:
+    """Return a buffer for each of the given ones."""
     # `many` prepares for 40 µs, and refuses payloads that are all empty.
     if len(given) < FEW or not any(given):
         return [one(each) for each in given]
     found = many(list(given), threads=0)
-    return [found[place].tobytes() for place in range(len(found))]
+    return [found[place] for place in range(len(found))]
 
 
 def _number_of(payload: bytes) -> int:

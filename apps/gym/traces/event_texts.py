@@ -1,6 +1,6 @@
 """Texts of an event for reading and searching: messages, calls, results and verdicts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from apps.gym.traces.events import (
@@ -17,42 +17,45 @@ from apps.gym.traces.events import (
 from apps.gym.traces.items import Item, dump_json, item_type, text_of
 
 
-def texts_of(event: TraceUnion) -> Iterator[str]:
-    """Yield each text, in the order in which a page shows them, without ids, figures and sampling."""
+def texts_of(event: TraceUnion) -> list[str]:
+    """Return all texts, in the order in which a page shows them, without ids, figures and sampling."""
     match event:
         case ModelCall():
-            yield from _items([*event.items_in, *event.items])
+            texts = _items([*event.items_in, *event.items])
         case Prompt() | EnvironmentTurn():
-            yield from _items(event.items)
+            texts = _items(event.items)
         case ToolResult():
-            yield from (event.name, event.text, event.error)
+            texts = [event.name, event.text, event.error]
         case JudgeCall():
-            yield from _items([*event.prompt, *event.items])
-            yield event.problem
+            texts = [*_items([*event.prompt, *event.items]), event.problem]
         case Verification():
-            yield event.explanation
-            if event.details:
-                yield dump_json(event.details)
+            texts = [event.explanation, *_objects(event.details)]
         case AgentEnd():
-            yield from (event.answer, event.kind, event.message)
-            if event.artifacts:
-                yield dump_json(event.artifacts)
+            texts = [event.answer, event.kind, event.message, *_objects(event.artifacts)]
         case ErrorRaised():
-            yield from (event.kind, event.message)
+            texts = [event.kind, event.message]
+        case _:
+            texts = []
+    return texts
 
 
-def _items(items: Iterable[Item]) -> Iterator[str]:
+def _items(items: Iterable[Item]) -> list[str]:
+    texts: list[str] = []
     for item in items:
         match item_type(item):
             case "message" | "reasoning":
-                yield text_of(item)
+                texts.append(text_of(item))
             case "function_call":
-                yield str(item.get("name") or "")
-                yield _written(item.get("arguments"))
+                texts += str(item.get("name") or ""), _written(item.get("arguments"))
             case "function_call_output":
-                yield _written(item.get("output"))
+                texts.append(_written(item.get("output")))
             case _:
-                yield dump_json(item)
+                texts.append(dump_json(item))
+    return texts
+
+
+def _objects(value: dict[str, Any]) -> list[str]:
+    return [dump_json(value)] if value else []
 
 
 def _written(value: Any) -> str:

@@ -124,10 +124,14 @@ def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _run(job: BackgroundJob) -> bool:
+    """Run the job. Keep the connection if the job has more work: it keeps statements prepared."""
+    found = False
     try:
-        return (job.on_full_disk or find_shortage(Place.DATABASE) is None) and _work(job)
+        found = (job.on_full_disk or find_shortage(Place.DATABASE) is None) and _work(job)
+        return found
     finally:
-        connection.close()
+        if not found or process_exit.is_leaving():
+            connection.close()
 
 
 def _work(job: BackgroundJob) -> bool:

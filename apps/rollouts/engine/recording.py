@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import msgspec
 from django.db import connection, transaction
 
 from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
 from apps.rollouts.figure_marks import mark_changed
+from apps.rollouts.row_statements import execute_with_rows
 from apps.rollouts.search.word_index import mark_attempts_unindexed
 from apps.rollouts.trace_images import EventRow, store_event_images
 from apps.rollouts.trace_payloads import pack
@@ -108,26 +110,30 @@ _END = """
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt, rollouts_rollout.task_id
 """
 _SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
-_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_KEY_COLUMNS, *_COLUMNS))
+_JSON_FIELDS = [name for name, kind in _COLUMNS.items() if kind == "jsonb"]
+_FIELDS = [*(name for name in (*_KEY_COLUMNS, *_COLUMNS) if name not in _JSON_FIELDS), *_JSON_FIELDS]
+_values_of = attrgetter(*_FIELDS)
 _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMNS}.items())
-# Only these constant names are formatted into the SQL, never values.
-_SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
+# Only these constant names are formatted into the SQL, never values. SQLite reads bound values much faster than fields
+# of JSON.
+_SQLITE_END = f"WITH v({', '.join(_FIELDS)}) AS (VALUES {{rows}}) " + _END.format(columns=_SET, now="%s", source="v")
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
 _COUNTERS: dict[str, float] = {
     **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
     **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),
     **dict.fromkeys(["cost", "reward_sum"], 0.0),
 }
-# Written by hand, because compiling the ORM's statement takes longer than running it. It returns True if
-# `settle_collections` must check whether the collection is complete or has reached a limit.
+# Written by hand, because compiling the ORM's statement takes longer than running it. It returns True if the collection
+# is complete or has reached a limit. No `IS NOT NULL`: in RETURNING, SQLite takes it as always true.
 _COUNT = f"""
     UPDATE rollouts_collection SET {", ".join(f"{name} = {name} + %s" for name in _COUNTERS)} WHERE id = %s
-    RETURNING max_tokens IS NOT NULL OR max_cost IS NOT NULL OR total <= completed + failed + cancelled
+    RETURNING total <= completed + failed + cancelled OR max_cost <= cost
+        OR max_tokens <= input_tokens + output_tokens + judge_tokens
 """  # noqa: S608
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
-_EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
-_EVENTS_PER_STATEMENT = 250
+_INSERT = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {{rows}}"  # noqa: S608
+_INSERT_AGAIN = f"{_INSERT} ON CONFLICT DO NOTHING"
 _BYTES_PER_STATEMENT = 8 * 1024 * 1024
 
 
@@ -159,46 +165,52 @@ def _insert_events(events: Sequence[EventRow], may_be_stored: bool) -> None:
     if not events:
         return
     payloads = pack([event[4] for event in events])
-    stored = [(*event[:4], payload, event[5]) for event, payload in zip(events, payloads, strict=True)]
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql" and not may_be_stored:
-            # Binary format: in text format, tokens would be hexadecimal and twice as long.
-            copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
-            # Django does not wrap driver errors of COPY, but only Django errors are retried.
-            with connection.wrap_database_errors, cursor.copy(copy) as stream:
-                stream.set_types(_EVENT_TYPES)
-                for row in stored:
-                    stream.write_row(row)
-            return
-        # Multi-row statements: for each row of `executemany`, SQLite's driver releases the GIL and waits up to 5 ms to
-        # get it back.
-        for rows in _statements(stored):
-            places = ", ".join([_EVENT_PLACES] * len(rows))
-            insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
-            if may_be_stored:
-                insert += " ON CONFLICT DO NOTHING"
-            cursor.execute(insert, list(chain.from_iterable(rows)))
+    stored = [
+        (rollout_id, attempt, seq, kind, payload, tokens)
+        for (rollout_id, attempt, seq, kind, _, tokens), payload in zip(events, payloads, strict=True)
+    ]
+    if connection.vendor == "postgresql" and not may_be_stored:
+        # Binary format: in text format, tokens would be hexadecimal and twice as long.
+        copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
+        # Django does not wrap driver errors of COPY, but only Django errors are retried.
+        with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(copy) as stream:
+            stream.set_types(_EVENT_TYPES)
+            for row in stored:
+                stream.write_row(row)
+        return
+    # Multi-row statements: for each row of `executemany`, SQLite's driver releases the GIL and waits up to 5 ms to get
+    # it back.
+    insert = _INSERT_AGAIN if may_be_stored else _INSERT
+    for rows in _groups(stored):
+        execute_with_rows(insert, rows)
 
 
-def _statements(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
-    """Yield the rows of each statement. Its size is limited, because SQLite copies all values before running it."""
-    start = size = 0
-    for position, row in enumerate(events):
-        size += len(row[4])
-        if position - start == _EVENTS_PER_STATEMENT or (size > _BYTES_PER_STATEMENT and position > start):
-            yield events[start:position]
-            start, size = position, len(row[4])
-    yield events[start:]
+def _groups(events: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
+    """Yield groups of limited size, because SQLite copies all values of a statement before running it."""
+    if len(events) == 1 or sum(map(len, map(itemgetter(4), events))) <= _BYTES_PER_STATEMENT:
+        yield events
+    else:
+        middle = len(events) // 2
+        yield from _groups(events[:middle])
+        yield from _groups(events[middle:])
 
 
 def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int]:
     """Store the ends. Return the task id of each accepted end, by (rollout id, attempt)."""
-    postgres = connection.vendor == "postgresql"
-    values = msgspec.json.encode(ends).decode()
-    with connection.cursor() as cursor:
-        ended_at = connection.ops.adapt_datetimefield_value(now)
-        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, values])
-        return {(rollout_id, attempt): task_id for rollout_id, attempt, task_id in cursor.fetchall()}
+    ended_at = connection.ops.adapt_datetimefield_value(now)
+    if connection.vendor == "sqlite":
+        accepted = execute_with_rows(_SQLITE_END, [_values(end) for end in ends], ended_at)
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute(_POSTGRES_END, [ended_at, msgspec.json.encode(ends).decode()])
+            accepted = cursor.fetchall()
+    return {(rollout_id, attempt): task_id for rollout_id, attempt, task_id in accepted}
+
+
+def _values(end: End) -> list[Any]:
+    values = _values_of(end)
+    given = len(values) - len(_JSON_FIELDS)
+    return [*values[:given], *(msgspec.json.encode(value).decode() for value in values[given:])]
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:

@@ -1,11 +1,12 @@
 """Read all running collections with their limits, in one statement."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
 
 from apps.agents.models import Agent
+from apps.rollouts.database_clock import as_utc
 from apps.rollouts.engine.collection_limits import Budget
 
 # Raw SQL, because compiling the ORM query takes longer than running it. The ORDER BY of `max_worker_losses` makes the
@@ -74,7 +75,4 @@ def read_running() -> list[RunningCollection]:
 
 def _running(row: tuple[Any, ...]) -> RunningCollection:
     fields, (checked_at, max_worker_losses), budget = row[:13], row[13:15], Budget(*row[15:])
-    # SQLite returns naive datetimes, which are in UTC.
-    if checked_at is not None and checked_at.tzinfo is None:
-        checked_at = checked_at.replace(tzinfo=UTC)
-    return RunningCollection(*fields, checked_at, max_worker_losses, budget)  # type: ignore[call-arg]
+    return RunningCollection(*fields, checked_at and as_utc(checked_at), max_worker_losses, budget)  # type: ignore[call-arg]

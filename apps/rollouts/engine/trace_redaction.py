@@ -40,8 +40,8 @@ def clean_batch(
 
 
 def _is_suspicious(events: Sequence[EventRow], ends: Sequence[End], redactor: Redactor) -> bool:
-    texts = [text for end in ends for text in _texts(end)]
-    if any(MARK in text for text in texts):
+    texts = ["\n".join([text for end in ends for text in _texts(end)])]
+    if MARK in texts[0]:
         return True
     for _, _, _, _, payload, _ in events:
         if len(payload) <= BIG:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection as Some
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -59,8 +60,11 @@ def find_causes(rollouts: Some[int]) -> list[Cause]:
 
 def read_reasons(rollouts: Some[int]) -> Iterator[Reason]:
     """Yield the reasons of the unsolved ones among these rollouts, at most one for each source."""
-    unsolved = Rollout.objects.filter(UNSOLVED, pk__in=list(rollouts)).order_by()
-    rows = list(unsolved.values_list("pk", "collection", "error_kind", "error_message", "tool_errors"))
+    sql, given = _select_unsolved()
+    condition, ids = in_ids("rollouts_rollout.id", rollouts)
+    with connection.cursor() as cursor:
+        cursor.execute(f"{sql} AND {condition}", [*given, ids])
+        rows = cursor.fetchall()
     verified = read_last_verifications(row[0] for row in rows) if rows else {}
     results = dict(_read_tool_errors([pk for pk, _, _, _, errors in rows if errors]))
     for pk, collection, kind, message, _ in rows:
@@ -71,6 +75,13 @@ def read_reasons(rollouts: Some[int]) -> Iterator[Reason]:
             yield Reason(pk, collection, "tool", f"{result.name}: {_message(result)}")
         if kind:
             yield Reason(pk, collection, "error", f"{kind}: {message}")
+
+
+@cache
+def _select_unsolved() -> tuple[str, tuple[Any, ...]]:
+    """Return the query of all unsolved rollouts. Compiled once, because that takes longer than running it."""
+    rows = Rollout.objects.filter(UNSOLVED).order_by()
+    return rows.values_list("pk", "collection", "error_kind", "error_message", "tool_errors").query.sql_with_params()
 
 
 def _message(result: ToolResult) -> str:
@@ -102,7 +113,9 @@ def _read_tool_errors(rollouts: list[int]) -> Iterator[tuple[int, ToolResult]]:
 
 def store_causes(rollouts: list[int], causes: list[Cause]) -> None:
     """Replace the causes of these rollouts, in the transaction of the caller."""
-    RolloutCause.objects.filter(rollout__in=rollouts).delete()
+    condition, ids = in_ids("rollout_id", rollouts)
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM rollouts_rolloutcause WHERE {condition}", [ids])  # noqa: S608
     chosen = set(rollouts)
     causes = [cause for cause in causes if cause.rollout in chosen]
     if not causes:

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import zstandard
-from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
@@ -24,28 +23,26 @@ from apps.accounts.job_retries import retry_until_available
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.outages import is_transient
 from apps.gym import process_exit
-from apps.gym.traces.event_texts import texts_of
-from apps.gym.traces.events import decode_event
 from apps.rollouts.failures.cause_index import Cause, find_causes, store_causes
 from apps.rollouts.models import Rollout, TraceEvent, UnindexedRollout
+from apps.rollouts.row_statements import execute_with_rows
 from apps.rollouts.search.filters.text_search import MAX_WORDS
-from apps.rollouts.search.word_splitting import BREAK, split_words
+from apps.rollouts.search.trace_words import Words, read_words
+from apps.rollouts.search.word_splitting import BREAK
 from apps.rollouts.sql_arrays import select_pairs
-from apps.rollouts.trace_payloads import AT_ONCE, plain_size, unpack_each
+from apps.rollouts.trace_payloads import Stored, unpack_each, unpack_few
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 100
+CHUNK = 250
 """Rollouts claimed at a time."""
 PART = 4_000
 """Words per index part.
 
 PostgreSQL keeps at most 256 positions of a word, and 16,383 positions in total, per document.
 """
-LARGE = 64 * 1024
+LARGE = 256 * 1024
 """Maximum bytes of compressed traces that are read together. Larger traces are read a few events at a time."""
-PIECE = 256 * 1024
-"""Characters of a text that are split into words at a time."""
 MAX_TRIES = 3
 QUIET = timedelta(minutes=5)
 """Claims older than this are taken over by another worker."""
@@ -53,7 +50,13 @@ QUIET = timedelta(minutes=5)
 
 # Only these constants are formatted into SQL, never values.
 _AMONG = "IN (SELECT value FROM json_each(%s))"
-_TAKE = "UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id {rollouts}"
+_CLAIM = f"""
+    UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id IN (
+        SELECT rollout_id FROM rollouts_unindexedrollout
+        WHERE (taken_at IS NULL OR taken_at < %s) AND tries < {MAX_TRIES}
+        ORDER BY tries, taken_at, rollout_id LIMIT {CHUNK} {{lock}}
+    ) RETURNING rollout_id, attempt
+"""  # noqa: S608
 _SIZES = """
     SELECT rollout_id, SUM(LENGTH(payload)) FROM rollouts_traceevent WHERE rollout_id {rollouts} GROUP BY rollout_id
 """
@@ -64,31 +67,24 @@ _EVENTS = """
 """Session events have no text."""
 _DONE = "DELETE FROM rollouts_unindexedrollout WHERE taken_at = %s AND rollout_id {rollouts} RETURNING rollout_id"
 _DELETE_WORDS = "DELETE FROM rollouts_rolloutwords WHERE rollout_id {rollouts}"
-_ADD = {
-    # Separators are deleted from the index; the positions of later words are kept.
-    "postgresql": f"""
-        INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
-        SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
-        FROM jsonb_to_recordset(%s::jsonb)
-            AS v(rollout_id bigint, part int2, attempt int2, is_cut boolean, document text)
-    """,  # noqa: S608 - BREAK is a constant
-    "sqlite": """
-        INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
-        SELECT value->>'rollout_id', value->>'part', value->>'attempt', value->>'is_cut', value->>'document'
-        FROM json_each(%s)
-    """,
-}
+_ADD = "INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)"
+_SQLITE_ADD = f"{_ADD} VALUES {{rows}}"
+# Separators are deleted from the index; the positions of later words are kept.
+_POSTGRES_ADD = f"""
+    {_ADD} SELECT rollout_id, part, attempt, is_cut, ts_delete(to_tsvector('simple', document), '{BREAK}')
+    FROM jsonb_to_recordset(%s::jsonb)
+        AS v(rollout_id bigint, part int2, attempt int2, is_cut boolean, document text)
+"""  # noqa: S608
 
 
-class Words(NamedTuple):
-    """The words of one attempt, with BREAK between texts."""
+class Part(NamedTuple):
+    """A row of RolloutWords."""
 
-    words: list[str]
+    rollout_id: int
+    part: int
+    attempt: int
     is_cut: bool
-
-
-Part = dict[str, object]
-"""A row of RolloutWords."""
+    document: str
 
 
 def mark_unindexed(rollouts: QuerySet[Rollout] | Some[int]) -> None:
@@ -158,15 +154,11 @@ def index_all() -> Iterator[int]:
 
 def _claim(now: datetime) -> dict[int, int]:
     """Claim the next rollouts. Return their attempts by rollout id."""
-    free = Q(taken_at__isnull=True) | Q(taken_at__lt=now - QUIET)
-    waiting = UnindexedRollout.objects.filter(free, tries__lt=MAX_TRIES)
-    skips = connection.features.has_select_for_update_skip_locked
-    with transaction.atomic():
-        locked = waiting.order_by("tries", "taken_at", "pk").select_for_update(skip_locked=skips)
-        taken = dict(locked.values_list("pk", "attempt")[:CHUNK])
-        if taken:
-            _run(_TAKE, taken, connection.ops.adapt_datetimefield_value(now))
-    return taken
+    lock = "FOR UPDATE SKIP LOCKED" if connection.features.has_select_for_update_skip_locked else ""
+    given = [connection.ops.adapt_datetimefield_value(at) for at in (now, now - QUIET)]
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM.format(lock=lock), given)
+        return dict(sorted(cursor.fetchall()))
 
 
 def _group(taken: dict[int, int]) -> Iterator[dict[int, int]]:
@@ -190,10 +182,10 @@ def _read(group: dict[int, int]) -> dict[int, list[Part]]:
     if len(group) == 1:
         payloads = {pk: _pages(pk, attempt) for pk, attempt in group.items()}
     else:
-        read: dict[int, list[bytes]] = {pk: [] for pk in group}
+        read: dict[int, list[Stored]] = {pk: [] for pk in group}
         for pk, attempt, payload in _run(_EVENTS, group):
             if attempt == group[pk]:
-                read[pk].append(payload.encode() if isinstance(payload, str) else bytes(payload))
+                read[pk].append(payload)
         payloads = _decompress(read)
     found = {}
     for pk, attempt in group.items():
@@ -219,57 +211,18 @@ def _find_causes(group: dict[int, int]) -> list[Cause]:
         return []
 
 
-def _decompress(read: dict[int, list[bytes]]) -> dict[int, Iterable[str]]:
+def _decompress(read: dict[int, list[Stored]]) -> dict[int, Iterable[str]]:
     """Decompress payloads by rollout id: all at once, or lazily if they are large or one is invalid."""
-    every = list(itertools.chain.from_iterable(read.values()))
     with contextlib.suppress(zstandard.ZstdError, UnicodeDecodeError):
-        if sum(map(plain_size, every)) <= AT_ONCE:
-            texts = unpack_each(every)
-            return {pk: list(itertools.islice(texts, len(stored))) for pk, stored in read.items()}
+        if (texts := unpack_few(list(itertools.chain.from_iterable(read.values())))) is not None:
+            left = iter(texts)
+            return {pk: list(itertools.islice(left, len(stored))) for pk, stored in read.items()}
     return {pk: unpack_each(stored) for pk, stored in read.items()}
 
 
 def _pages(rollout_id: int, attempt: int) -> Iterator[str]:
     events = TraceEvent.objects.filter(rollout=rollout_id, attempt=attempt).values_list("seq", "payload")
     return (payload for _, payload in read_by_key(events, by="seq", size=4))
-
-
-def read_words(payloads: Iterable[str]) -> Words:
-    """Return the words of an attempt, up to the limit, from its event payloads."""
-    left = settings.SEARCH_WORDS
-    words: list[str] = []
-    for text in itertools.chain.from_iterable(map(_texts, payloads)):
-        is_first = True
-        for piece in _pieces(text):
-            found = split_words(piece)
-            if found and words and is_first:
-                words.append(BREAK)
-            is_first = is_first and not found
-            words += found[:left]
-            left -= len(found)
-            if left < 0:
-                return Words(words, is_cut=True)
-    return Words(words, is_cut=False)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Yield pieces of a text, cut at spaces, so that only the indexed part of a large text is copied."""
-    start = 0
-    while len(text) - start > PIECE:
-        end = text.find(" ", start + PIECE)
-        if end < 0:
-            break
-        yield text[start:end]
-        start = end
-    yield text[start:]
-
-
-def _texts(payload: str) -> Iterable[str]:
-    try:
-        event = decode_event(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return [payload]  # unknown kind: index the raw payload
-    return texts_of(event)
 
 
 def _store(found: dict[int, list[Part]], causes: list[Cause], taken_at: datetime) -> None:
@@ -281,8 +234,11 @@ def _store(found: dict[int, list[Part]], causes: list[Cause], taken_at: datetime
         still = [pk for (pk,) in _run(_DONE, found, connection.ops.adapt_datetimefield_value(taken_at))]
         _run(_DELETE_WORDS, still)
         parts = [part for pk in still for part in found[pk]]
-        with connection.cursor() as cursor:
-            cursor.execute(_ADD[connection.vendor], [msgspec.json.encode(parts).decode()])
+        if connection.vendor == "sqlite":
+            execute_with_rows(_SQLITE_ADD, parts)
+        else:
+            with connection.cursor() as cursor:
+                cursor.execute(_POSTGRES_ADD, [msgspec.json.encode([part._asdict() for part in parts]).decode()])
         store_causes(still, causes)
 
 
@@ -290,13 +246,8 @@ def _parts(rollout_id: int, attempt: int, found: Words) -> Iterator[Part]:
     words = found.words
     for part, start in enumerate(range(0, max(1, len(words) - MAX_WORDS), PART - MAX_WORDS)):
         if words:
-            yield {
-                "rollout_id": rollout_id,
-                "part": part,
-                "attempt": attempt,
-                "document": " ".join(words[start : start + PART]),
-                "is_cut": found.is_cut and start + PART >= len(words),
-            }
+            document = " ".join(words[start : start + PART])
+            yield Part(rollout_id, part, attempt, found.is_cut and start + PART >= len(words), document)
 
 
 def _run(statement: str, rollouts: Some[int], *given: str | None) -> list[tuple[Any, ...]]:

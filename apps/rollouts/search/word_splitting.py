@@ -8,9 +8,12 @@ spaces only.
 import re
 import string
 import unicodedata
+from itertools import chain
 
 BREAK = "\ua66e"
 """Separates two texts, so that no phrase matches across them. It never occurs as a word."""
+SEPARATOR = "\x1f"
+"""Separates the texts that `split_joined` splits together."""
 MAX_WORD = 64
 """Maximum indexed letters of a word."""
 _SINGLE = (
@@ -25,6 +28,7 @@ _ASCII = bytes(
     ord(chr(code).lower()) if chr(code) in string.ascii_letters + string.digits else 32 for code in range(128)
 )
 _ASCII += bytes(range(128, 256))
+_JOINED = _ASCII[: ord(SEPARATOR)] + SEPARATOR.encode() + _ASCII[ord(SEPARATOR) + 1 :]
 
 
 def split_words(text: str) -> list[str]:
@@ -35,6 +39,15 @@ def split_words(text: str) -> list[str]:
     # Databases treat symbols as spaces. A name keeps them searchable.
     named = _SYMBOLS.sub(_name_symbol, fold(text))
     return _cut([word for word in _PIECES.findall(named) if word.isalnum() and word != BREAK])
+
+
+def split_joined(texts: str) -> list[list[str]]:
+    """Return the words of each of the texts, which are joined by SEPARATOR."""
+    if not texts.isascii():
+        return [split_words(text) for text in texts.split(SEPARATOR)]
+    found = [text.split() for text in texts.encode().translate(_JOINED).decode().split(SEPARATOR)]
+    longest = max(map(len, chain.from_iterable(found)), default=0)
+    return list(map(_cut, found)) if longest > MAX_WORD else found
 
 
 def _cut(words: list[str]) -> list[str]:
