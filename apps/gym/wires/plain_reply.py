@@ -3,12 +3,13 @@
 Such a reply has only text and calls, and needs no repair. chat_reply.py reads all replies that do not match.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from apps.gym.traces.chat_turns import call_item, message_item
 from apps.gym.traces.items import TokenUsage
+from apps.gym.wires.chat_tokens import Logprobs, read_tokens
 from apps.gym.wires.protocol import MAX_CALL_TOKENS, Reply
 
 
@@ -35,9 +36,15 @@ class _Message(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     message: _Message
-    finish_reason: Literal["stop", "tool_calls"]
+    finish_reason: Literal["stop", "tool_calls", "length"]
 
 
+class _TokenChoice(_Choice):
+    token_ids: list[int] | None = None
+    logprobs: Logprobs | None = None
+
+
+Choice = TypeVar("Choice", bound=_Choice)
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_TOKENS)]
 
 
@@ -70,20 +77,26 @@ class _Usage(msgspec.Struct):
         return counts
 
 
-class _Reply(msgspec.Struct):
-    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+class _Reply(msgspec.Struct, Generic[Choice]):
+    choices: Annotated[list[Choice], msgspec.Meta(min_length=1)]
     id: Annotated[str, msgspec.Meta(min_length=1)]
     model: str
     usage: _Usage
 
 
-_decoder = msgspec.json.Decoder(_Reply)
+class _TokenReply(_Reply[_TokenChoice]):
+    prompt_token_ids: list[int] | None = None
 
 
-def read_plain_reply(body: bytes) -> Reply | None:
-    """Return the reply if it needs no tolerant parsing, otherwise None."""
+_decoder = msgspec.json.Decoder(_Reply[_Choice])
+_token_decoder = msgspec.json.Decoder(_TokenReply)
+
+
+def read_plain_reply(body: bytes, *, asked_tokens: bool = False) -> Reply | None:
+    """Return the reply if it needs no tolerant parsing, otherwise None. With `asked_tokens`, add its tokens."""
+    reply: _Reply[Any]
     try:
-        reply = _decoder.decode(body)
+        reply = (_token_decoder if asked_tokens else _decoder).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     choice, name = reply.choices[0], reply.id
@@ -94,10 +107,17 @@ def read_plain_reply(body: bytes) -> Reply | None:
     for number, call in enumerate(calls):
         function = call.function
         items.append(call_item(name, number, call_id=call.id, tool=function.name, arguments=function.arguments))
+    finish = "tool_calls" if calls else "stop"
+    tokens, note = None, ""
+    if isinstance(reply, _TokenReply):
+        sampled = reply.choices[0]
+        tokens, note = read_tokens(reply.prompt_token_ids, sampled.token_ids, sampled.logprobs)
     return Reply(
         items=items,
-        finish_reason="tool_calls" if calls else "stop",
+        finish_reason="max_output_tokens" if choice.finish_reason == "length" else finish,
         usage=reply.usage.counts(),
         model=reply.model,
         response_id=name,
+        tokens=tokens,
+        tokens_note=note,
     )
