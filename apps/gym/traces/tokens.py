@@ -18,7 +18,7 @@ If the chat template renders an earlier turn differently, `shared` ends there.
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -86,16 +86,17 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: Sequence[float]) -> TokenCapture:
+def capture_tokens(prompt: list[int], generation: list[int], logprobs: list[float]) -> TokenCapture:
     """Pack the tokens of one call. Raises TokensMissing for an invalid id, or if ids and logprobs differ in number."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
     try:
         ids = array("I", prompt), array("I", generation)
-    except (OverflowError, TypeError):
+        # Twice as fast as `array("f", logprobs)`.
+        single = array("f", struct.pack(f"{len(logprobs)}f", *logprobs))
+    except (OverflowError, TypeError, struct.error):
         raise TokensMissing("not_token_ids") from None
-    single = array("f", logprobs)
-    exact = single if single.tolist() == list(logprobs) else array("d", logprobs)
+    exact = single if single.tolist() == logprobs else array("d", logprobs)
     return TokenCapture(
         prompt=_packed(ids[0]),
         generation=_packed(ids[1]),
