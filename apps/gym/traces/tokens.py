@@ -90,16 +90,30 @@ def capture_tokens(prompt: list[int], generation: list[int], logprobs: list[floa
     """Pack the tokens of one call. Raises TokensMissing for an invalid id, or if ids and logprobs differ in number."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
+    return add_logprobs(pack_ids(prompt), pack_ids(generation), logprobs)
+
+
+def pack_ids(ids: list[int]) -> bytes:
+    """Pack ids. Raises TokensMissing for an invalid one."""
     try:
-        ids = array("I", prompt), array("I", generation)
+        return _packed(array("I", ids))
+    except (OverflowError, TypeError):
+        raise TokensMissing("not_token_ids") from None
+
+
+def add_logprobs(prompt: bytes, generation: bytes, logprobs: list[float]) -> TokenCapture:
+    """Return the capture of packed ids. Raises TokensMissing like `capture_tokens`."""
+    if len(generation) != _ID_BYTES * len(logprobs):
+        raise TokensMissing("counts_differ")
+    try:
         # Twice as fast as `array("f", logprobs)`.
         single = array("f", struct.pack(f"{len(logprobs)}f", *logprobs))
-    except (OverflowError, TypeError, struct.error):
+    except struct.error:
         raise TokensMissing("not_token_ids") from None
     exact = single if single.tolist() == logprobs else array("d", logprobs)
     return TokenCapture(
-        prompt=_packed(ids[0]),
-        generation=_packed(ids[1]),
+        prompt=prompt,
+        generation=generation,
         logprobs=_packed(exact),
         logprob_bytes=exact.itemsize,
     )

@@ -9,7 +9,8 @@ from apps.gym.errors import PolicyError
 from apps.gym.storable import clean_line
 from apps.gym.traces.chat_turns import Reasoning, assistant_items
 from apps.gym.traces.items import TokenUsage
-from apps.gym.traces.tokens import TokenCapture
+from apps.gym.traces.known_ids import KnownIds
+from apps.gym.traces.tokens import TokenCapture, capture_tokens
 from apps.gym.wires.chat_tokens import Logprobs, read_tokens
 from apps.gym.wires.plain_reply import read_plain_reply
 from apps.gym.wires.protocol import Reply, read_detail, read_usage
@@ -99,12 +100,20 @@ _decoder = msgspec.json.Decoder(_ChatReply[_Choice])
 _token_decoder = msgspec.json.Decoder(_TokenReply)
 
 
-def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reasoning = "field") -> Reply:
+def read_chat_reply(
+    body: bytes,
+    known_ids: KnownIds | None = None,
+    *,
+    asked_tokens: bool = False,
+    reasoning: Reasoning = "field",
+) -> Reply:
     """Return the first choice as items. With `asked_tokens`, add its tokens or a note with the reason for missing ones.
+
+    `known_ids` are those of the conversation.
 
     Raises ReplyMalformed, or CallsMissing if the finish reason is tool_calls but the reply has no call.
     """
-    if reasoning != "text" and (plain := read_plain_reply(body, asked_tokens=asked_tokens)):
+    if reasoning != "text" and (plain := read_plain_reply(body, asked_tokens=asked_tokens, known_ids=known_ids)):
         return plain
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
@@ -227,7 +236,7 @@ def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
     if not isinstance(reply, _TokenReply):
         return None, "malformed_tokens"
     choice = reply.choices[0]
-    return read_tokens(reply.prompt_token_ids, choice.token_ids, choice.logprobs)
+    return read_tokens(reply.prompt_token_ids, choice.token_ids, choice.logprobs, capture_tokens)
 
 
 def _usage(usage: Any) -> TokenUsage:

@@ -9,6 +9,8 @@ import msgspec
 
 from apps.gym.traces.chat_turns import call_item, message_item
 from apps.gym.traces.items import TokenUsage
+from apps.gym.traces.known_ids import KnownIds
+from apps.gym.traces.tokens import TokenCapture, TokensMissing, add_logprobs
 from apps.gym.wires.chat_tokens import Logprobs, read_tokens
 from apps.gym.wires.protocol import MAX_CALL_TOKENS, Reply
 
@@ -39,8 +41,11 @@ class _Choice(msgspec.Struct):
     finish_reason: Literal["stop", "tool_calls", "length"]
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _TokenChoice(_Choice):
-    token_ids: list[int] | None = None
+    token_ids: msgspec.Raw = _NULL
     logprobs: Logprobs | None = None
 
 
@@ -78,26 +83,29 @@ class _Usage(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct, Generic[Choice]):
-    choices: Annotated[list[Choice], msgspec.Meta(min_length=1)]
+    choices: Annotated[list[Choice], msgspec.Meta(min_length=1, max_length=1)]
     id: Annotated[str, msgspec.Meta(min_length=1)]
     model: str
     usage: _Usage
 
 
 class _TokenReply(_Reply[_TokenChoice]):
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = _NULL
 
 
 _decoder = msgspec.json.Decoder(_Reply[_Choice])
 _token_decoder = msgspec.json.Decoder(_TokenReply)
 
 
-def read_plain_reply(body: bytes, *, asked_tokens: bool = False) -> Reply | None:
+def read_plain_reply(body: bytes, *, asked_tokens: bool = False, known_ids: KnownIds | None = None) -> Reply | None:
     """Return the reply if it needs no tolerant parsing, otherwise None. With `asked_tokens`, add its tokens."""
     reply: _Reply[Any]
+    tokens, note = None, ""
     try:
         reply = (_token_decoder if asked_tokens else _decoder).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if isinstance(reply, _TokenReply):
+            tokens, note = _read_tokens(reply, known_ids or KnownIds())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TokensMissing):
         return None
     choice, name = reply.choices[0], reply.id
     said, calls = choice.message.content, choice.message.tool_calls or []
@@ -108,10 +116,6 @@ def read_plain_reply(body: bytes, *, asked_tokens: bool = False) -> Reply | None
         function = call.function
         items.append(call_item(name, number, call_id=call.id, tool=function.name, arguments=function.arguments))
     finish = "tool_calls" if calls else "stop"
-    tokens, note = None, ""
-    if isinstance(reply, _TokenReply):
-        sampled = reply.choices[0]
-        tokens, note = read_tokens(reply.prompt_token_ids, sampled.token_ids, sampled.logprobs)
     return Reply(
         items=items,
         finish_reason="max_output_tokens" if choice.finish_reason == "length" else finish,
@@ -121,3 +125,9 @@ def read_plain_reply(body: bytes, *, asked_tokens: bool = False) -> Reply | None
         tokens=tokens,
         tokens_note=note,
     )
+
+
+def _read_tokens(reply: _TokenReply, known_ids: KnownIds) -> tuple[TokenCapture | None, str]:
+    choice = reply.choices[0]
+    ids = known_ids.read(bytes(reply.prompt_token_ids), bytes(choice.token_ids))
+    return read_tokens(*ids, choice.logprobs, add_logprobs)
