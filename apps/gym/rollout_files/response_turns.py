@@ -103,8 +103,6 @@ def _tokens(item: Item, before: bytes) -> tuple[bytes | None, str, bytes]:
         capture = capture_tokens(*(value for value in given if isinstance(value, list)))
     except TokensMissing as missing:
         return None, missing.note, before
-    except (TypeError, ValueError, OverflowError):
-        return None, "not_token_ids", before
     return pack_tokens(capture, before=before), "", capture.ids
 
 

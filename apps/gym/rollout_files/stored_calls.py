@@ -211,8 +211,6 @@ def _captured(call: StoredCall) -> tuple[TokenCapture | None, str]:
         return capture_tokens(*call.tokens), ""
     except TokensMissing as missing:
         return None, missing.note
-    except (TypeError, ValueError, OverflowError):
-        return None, "not_token_ids"
 
 
 def read_counts(usage: object, **names: tuple[str, ...]) -> TokenUsage:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import TEXT_SEPARATOR, Item, dump_json, is_by_model, item_type, join_parts, text_of
+from apps.gym.traces.known_ids import KnownIds
 
 Message = dict[str, Any]
 
@@ -51,12 +52,14 @@ def chat_messages(
 class SentMessages:
     """The chat messages of a conversation that grows between calls. Each item is converted once, not at each call.
 
-    Also keeps the fields of the request beside the messages, which calls of a conversation usually share.
+    Also keeps the fields of the request beside the messages, which calls of a conversation usually share, and the
+    token IDs of the last call.
     """
 
-    __slots__ = ("_fields", "_items", "_messages", "_sampling", "_tools")
+    __slots__ = ("_fields", "_items", "_messages", "_sampling", "_tools", "known_ids")
 
     def __init__(self) -> None:
+        self.known_ids = KnownIds()
         self._items = 0
         self._messages: list[Message] = []
         self._fields: dict[str, Any] = {}

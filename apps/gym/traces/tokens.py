@@ -18,7 +18,7 @@ If the chat template renders an earlier turn differently, `shared` ends there.
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -86,19 +86,34 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def capture_tokens(prompt: Sequence[int], generation: Sequence[int], logprobs: Sequence[float]) -> TokenCapture:
+def capture_tokens(prompt: list[int], generation: list[int], logprobs: list[float]) -> TokenCapture:
     """Pack the tokens of one call. Raises TokensMissing for an invalid id, or if ids and logprobs differ in number."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
+    return add_logprobs(pack_ids(prompt), pack_ids(generation), logprobs)
+
+
+def pack_ids(ids: list[int]) -> bytes:
+    """Pack ids. Raises TokensMissing for an invalid one."""
     try:
-        ids = array("I", prompt), array("I", generation)
+        return _packed(array("I", ids))
     except (OverflowError, TypeError):
         raise TokensMissing("not_token_ids") from None
-    single = array("f", logprobs)
-    exact = single if single.tolist() == list(logprobs) else array("d", logprobs)
+
+
+def add_logprobs(prompt: bytes, generation: bytes, logprobs: list[float]) -> TokenCapture:
+    """Return the capture of packed ids. Raises TokensMissing like `capture_tokens`."""
+    if len(generation) != _ID_BYTES * len(logprobs):
+        raise TokensMissing("counts_differ")
+    try:
+        # Twice as fast as `array("f", logprobs)`.
+        single = array("f", struct.pack(f"{len(logprobs)}f", *logprobs))
+    except struct.error:
+        raise TokensMissing("not_token_ids") from None
+    exact = single if single.tolist() == logprobs else array("d", logprobs)
     return TokenCapture(
-        prompt=_packed(ids[0]),
-        generation=_packed(ids[1]),
+        prompt=prompt,
+        generation=generation,
         logprobs=_packed(exact),
         logprob_bytes=exact.itemsize,
     )

@@ -9,7 +9,9 @@ from apps.gym.errors import PolicyError
 from apps.gym.storable import clean_line
 from apps.gym.traces.chat_turns import Reasoning, assistant_items
 from apps.gym.traces.items import TokenUsage
-from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens
+from apps.gym.traces.known_ids import KnownIds
+from apps.gym.traces.tokens import TokenCapture, capture_tokens
+from apps.gym.wires.chat_tokens import Logprobs, read_tokens
 from apps.gym.wires.plain_reply import read_plain_reply
 from apps.gym.wires.protocol import Reply, read_detail, read_usage
 
@@ -70,17 +72,9 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
-class _Logprob(msgspec.Struct, gc=False):
-    logprob: float
-
-
-class _Logprobs(msgspec.Struct):
-    content: list[_Logprob] | None = None
-
-
 class _TokenChoice(_Choice):
     token_ids: list[int] | None = None
-    logprobs: _Logprobs | None = None
+    logprobs: Logprobs | None = None
 
 
 Choice = TypeVar("Choice", bound=_Choice)
@@ -106,12 +100,20 @@ _decoder = msgspec.json.Decoder(_ChatReply[_Choice])
 _token_decoder = msgspec.json.Decoder(_TokenReply)
 
 
-def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reasoning = "field") -> Reply:
+def read_chat_reply(
+    body: bytes,
+    known_ids: KnownIds | None = None,
+    *,
+    asked_tokens: bool = False,
+    reasoning: Reasoning = "field",
+) -> Reply:
     """Return the first choice as items. With `asked_tokens`, add its tokens or a note with the reason for missing ones.
+
+    `known_ids` are those of the conversation.
 
     Raises ReplyMalformed, or CallsMissing if the finish reason is tool_calls but the reply has no call.
     """
-    if not asked_tokens and reasoning != "text" and (plain := read_plain_reply(body)):
+    if reasoning != "text" and (plain := read_plain_reply(body, asked_tokens=asked_tokens, known_ids=known_ids)):
         return plain
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
@@ -234,15 +236,7 @@ def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
     if not isinstance(reply, _TokenReply):
         return None, "malformed_tokens"
     choice = reply.choices[0]
-    if not reply.prompt_token_ids or not choice.token_ids:
-        return None, "no_token_ids"
-    if choice.logprobs is None or not choice.logprobs.content:
-        return None, "no_logprobs"
-    logprobs = [entry.logprob for entry in choice.logprobs.content]
-    try:
-        return capture_tokens(reply.prompt_token_ids, choice.token_ids, logprobs), ""
-    except TokensMissing as why:
-        return None, why.note
+    return read_tokens(reply.prompt_token_ids, choice.token_ids, choice.logprobs, capture_tokens)
 
 
 def _usage(usage: Any) -> TokenUsage:

@@ -24,6 +24,7 @@ from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_thro
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.redaction.shortening import cut
+from apps.gym.traces.known_ids import KnownIds
 from apps.gym.wires.chat import chat_request
 from apps.gym.wires.chat_deltas import DeltaReader
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
@@ -101,10 +102,10 @@ class HttpPolicy:
         self._model_name = model_name
         self._wire = wire
         self._dialect = dialect
-        readers: dict[Wire, Callable[[bytes], Reply]] = {
-            "responses": read_responses_reply,
+        readers: dict[Wire, Callable[[bytes, KnownIds | None], Reply]] = {
+            "responses": lambda body, _: read_responses_reply(body),
             "chat": functools.partial(read_chat_reply, asked_tokens=dialect.asks_tokens, reasoning=dialect.reasoning),
-            "messages": read_messages_reply,
+            "messages": lambda body, _: read_messages_reply(body),
         }
         self._read = readers[wire]
         self.weights = weights or Weights()
@@ -181,10 +182,12 @@ class HttpPolicy:
         if got.status != 200:
             return self._refused(got)
         try:
+            known_ids = ask.sent.known_ids if ask.sent else None
             if len(got.body) > _LARGE_REPLY:
-                reply = await asyncio.get_running_loop().run_in_executor(_LARGE_REPLIES, self._read_whole, got)
+                loop = asyncio.get_running_loop()
+                reply = await loop.run_in_executor(_LARGE_REPLIES, self._read_whole, got, known_ids)
             else:
-                reply = self._read_whole(got)
+                reply = self._read_whole(got, known_ids)
         except ReplyMalformed as error:
             if _says_context_length(str(error), ""):
                 self._observe("ok")
@@ -202,9 +205,9 @@ class HttpPolicy:
         self._observe("ok")
         return reply
 
-    def _read_whole(self, got: OutboundReply) -> Reply:
+    def _read_whole(self, got: OutboundReply, known_ids: KnownIds | None) -> Reply:
         """Return the reply without GymWeb's secrets, which an endpoint may repeat. Replies are shown and exported."""
-        reply = self._read(self._joined(got))
+        reply = self._read(self._joined(got), known_ids)
         try:
             fields = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
             encoded = msgspec.json.encode(fields)

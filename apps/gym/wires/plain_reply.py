@@ -3,12 +3,15 @@
 Such a reply has only text and calls, and needs no repair. chat_reply.py reads all replies that do not match.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from apps.gym.traces.chat_turns import call_item, message_item
 from apps.gym.traces.items import TokenUsage
+from apps.gym.traces.known_ids import KnownIds
+from apps.gym.traces.tokens import TokenCapture, TokensMissing, add_logprobs
+from apps.gym.wires.chat_tokens import Logprobs, read_tokens
 from apps.gym.wires.protocol import MAX_CALL_TOKENS, Reply
 
 
@@ -35,9 +38,18 @@ class _Message(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     message: _Message
-    finish_reason: Literal["stop", "tool_calls"]
+    finish_reason: Literal["stop", "tool_calls", "length"]
 
 
+_NULL = msgspec.Raw(b"null")
+
+
+class _TokenChoice(_Choice):
+    token_ids: msgspec.Raw = _NULL
+    logprobs: Logprobs | None = None
+
+
+Choice = TypeVar("Choice", bound=_Choice)
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_TOKENS)]
 
 
@@ -70,21 +82,30 @@ class _Usage(msgspec.Struct):
         return counts
 
 
-class _Reply(msgspec.Struct):
-    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+class _Reply(msgspec.Struct, Generic[Choice]):
+    choices: Annotated[list[Choice], msgspec.Meta(min_length=1, max_length=1)]
     id: Annotated[str, msgspec.Meta(min_length=1)]
     model: str
     usage: _Usage
 
 
-_decoder = msgspec.json.Decoder(_Reply)
+class _TokenReply(_Reply[_TokenChoice]):
+    prompt_token_ids: msgspec.Raw = _NULL
 
 
-def read_plain_reply(body: bytes) -> Reply | None:
-    """Return the reply if it needs no tolerant parsing, otherwise None."""
+_decoder = msgspec.json.Decoder(_Reply[_Choice])
+_token_decoder = msgspec.json.Decoder(_TokenReply)
+
+
+def read_plain_reply(body: bytes, *, asked_tokens: bool = False, known_ids: KnownIds | None = None) -> Reply | None:
+    """Return the reply if it needs no tolerant parsing, otherwise None. With `asked_tokens`, add its tokens."""
+    reply: _Reply[Any]
+    tokens, note = None, ""
     try:
-        reply = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        reply = (_token_decoder if asked_tokens else _decoder).decode(body)
+        if isinstance(reply, _TokenReply):
+            tokens, note = _read_tokens(reply, known_ids or KnownIds())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TokensMissing):
         return None
     choice, name = reply.choices[0], reply.id
     said, calls = choice.message.content, choice.message.tool_calls or []
@@ -94,10 +115,19 @@ def read_plain_reply(body: bytes) -> Reply | None:
     for number, call in enumerate(calls):
         function = call.function
         items.append(call_item(name, number, call_id=call.id, tool=function.name, arguments=function.arguments))
+    finish = "tool_calls" if calls else "stop"
     return Reply(
         items=items,
-        finish_reason="tool_calls" if calls else "stop",
+        finish_reason="max_output_tokens" if choice.finish_reason == "length" else finish,
         usage=reply.usage.counts(),
         model=reply.model,
         response_id=name,
+        tokens=tokens,
+        tokens_note=note,
     )
+
+
+def _read_tokens(reply: _TokenReply, known_ids: KnownIds) -> tuple[TokenCapture | None, str]:
+    choice = reply.choices[0]
+    ids = known_ids.read(bytes(reply.prompt_token_ids), bytes(choice.token_ids))
+    return read_tokens(*ids, choice.logprobs, add_logprobs)

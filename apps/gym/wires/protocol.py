@@ -52,7 +52,7 @@ class Ask(msgspec.Struct, kw_only=True):
 
     With `strict` False, tools are never strict, even where the API makes them strict by default.
 
-    `sent` caches the messages of earlier calls of the same conversation, for the Chat Completions wire.
+    `sent` caches the messages and token IDs of earlier calls of the same conversation, for the Chat Completions wire.
 
     No retry starts after an enclosing time limit (apps.gym.calls.time_limits) is over.
     """

@@ -46,6 +46,12 @@ MESSAGES = st.fixed_dictionaries(
     },
 )
 COUNT = mostly(st.integers(0, 99))
+IDS = st.lists(mostly(st.integers(0, 2**33)), max_size=3)
+ENTRIES = st.lists(
+    mostly(st.fixed_dictionaries({"token": TEXTS, "logprob": mostly(st.floats(-9, 0)), "top_logprobs": st.just([])})),
+    max_size=3,
+)
+LOGPROBS = mostly(st.fixed_dictionaries({}, optional={"content": mostly(ENTRIES | st.none())}) | st.none())
 USAGE = st.fixed_dictionaries(
     {"prompt_tokens": COUNT, "completion_tokens": COUNT},
     optional={
@@ -61,35 +67,37 @@ REPLIES = st.fixed_dictionaries(
         "model": mostly(st.just("m")),
         "choices": st.lists(
             st.fixed_dictionaries(
-                {"message": MESSAGES, "finish_reason": mostly(st.sampled_from(["stop", "tool_calls"]))}
+                {"message": MESSAGES, "finish_reason": mostly(st.sampled_from(["stop", "tool_calls", "length"]))},
+                optional={"token_ids": mostly(IDS | st.none()), "logprobs": LOGPROBS},
             ),
             min_size=1,
             max_size=2,
         ),
         "usage": mostly(USAGE),
-    }
+    },
+    optional={"prompt_token_ids": mostly(IDS | st.none())},
 )
 
 
-def read_closely(body):
-    kept, chat_reply.read_plain_reply = chat_reply.read_plain_reply, lambda body: None
+def read_closely(body, *, asked_tokens):
+    kept, chat_reply.read_plain_reply = chat_reply.read_plain_reply, lambda body, **_: None
     try:
-        return read_chat_reply(body)
+        return read_chat_reply(body, asked_tokens=asked_tokens)
     finally:
         chat_reply.read_plain_reply = kept
 
 
 @settings(max_examples=500)
-@given(REPLIES)
-def test_both_ways_give_the_same_turn(reply):
+@given(REPLIES, st.booleans())
+def test_both_ways_give_the_same_turn(reply, asked_tokens):
     try:
         body = orjson.dumps(reply)
     except TypeError:  # an integer of over 64 bits
         body = msgspec.json.encode(reply)
-    plain = read_plain_reply(body)
+    plain = read_plain_reply(body, asked_tokens=asked_tokens)
     if plain is None:
         return
-    assert plain == read_closely(body)
+    assert plain == read_closely(body, asked_tokens=asked_tokens)
     for number, item in enumerate(plain.items):
         assert complete_item(item, number) == _complete(item, number)
 
