@@ -40,6 +40,8 @@ STALLED_SECONDS = 120.0
 BODY = "gymweb.body"
 ABORT = "gymweb.abort"
 """A message of the application that closes the connection, so that the client notices an incomplete response."""
+RESPONSE = "gymweb.response"
+"""The Request, with which an application can write parts of its response without a message for each."""
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Application = Callable[[dict[str, Any], Receive, Any], Awaitable[None]]
@@ -154,12 +156,17 @@ class Request(WebRequest):
             return
         if message.get("more_body") and self._response_started:
             # Parts of a stream. Daphne would do the same, but looks up the base class in a module that is slow to read.
-            if is_open:
-                self._write_part(message.get("body", b""))
+            self.write_part(message.get("body", b""))
             return
         if message["type"] == "http.response.start" and self.producer is None and self.channel is not None:
             self.registerProducer(self, True)
         super().handle_reply(message)
+
+    def write_part(self, body: bytes) -> bool:
+        """Send a part of a response that has begun. Return False if `wait_for_reader` would wait."""
+        if self.channel is not None and not self.finished:
+            self._write_part(body)
+        return self._writable.is_set()
 
     def _write_part(self, body: bytes) -> None:
         """Send a part at once. Twisted would first have the event loop watch the socket, which costs more."""
@@ -307,7 +314,7 @@ class Server(daphne_server.Server):
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
         if scope["type"] == "http":
-            scope[BODY] = protocol.content
+            scope[BODY], scope[RESPONSE] = protocol.content, protocol
         return super().create_application(protocol, scope)
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:

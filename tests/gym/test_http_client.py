@@ -268,3 +268,44 @@ def test_unrequested_bytes_close_the_connection():
         return first, await get()
 
     assert talk(server, work) == ((200, b"hello"), (200, b"hello"))
+
+
+def chunked(*parts):
+    return [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *(b"%x\r\n%b\r\n" % (len(p), p) for p in parts)]
+
+
+def pass_on(server, write, ready):
+    async def work(client, url):
+        reply = await client.send("GET", url, headers={}, body=None, connect_timeout=5.0, streams=True)
+        await reply.pass_on(write, ready)
+
+    connect(server, work)
+
+
+def test_a_body_is_passed_on_and_reading_pauses_for_a_slow_reader():
+    received, sizes = [], []
+
+    def write(part):
+        received.append(part)
+        return False
+
+    async def ready():
+        before = len(received)
+        await asyncio.sleep(0.02)
+        sizes.append(sum(map(len, received[before:])))
+
+    parts = [bytes([number]) * 60_000 for number in range(100)]
+    pass_on(Server([*chunked(*parts), b"0\r\n\r\n"]), write, ready)
+    assert b"".join(received) == b"".join(parts)
+    # Only the first wait may receive more: reading does not pause before the first part.
+    assert len(sizes) > 10 and not any(sizes[1:])
+
+
+def test_a_passed_on_body_that_breaks_off_is_an_error():
+    async def ready():
+        pass
+
+    received = []
+    with pytest.raises(OSError, match="in the middle of its reply"):
+        pass_on(Server(chunked(b"hel")), lambda part: not received.append(part), ready)
+    assert b"".join(received) == b"hel"

@@ -60,6 +60,7 @@ class Reply:
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._listener = reply_listener.get()
+        self._write: Callable[[bytes], bool] | None = None
 
     def is_small(self, *, limit: int) -> bool:
         """Return True if the whole body has been received uncompressed and has at most min(SMALL, `limit`) bytes."""
@@ -75,13 +76,28 @@ class Reply:
             else:
                 await self._connection.read_more()
 
+    async def pass_on(self, write: Callable[[bytes], bool], ready: Callable[[], Awaitable[None]]) -> None:
+        """Pass the body to `write`, each part when it arrives. Raise OSError if it ends early.
+
+        When `write` returns False, reading pauses until `ready` returns.
+        """
+        if self._chunks:
+            write(self.take())
+        self._write = write
+        await ready()
+        while not self.is_complete:
+            await self._connection.read_more()
+            await ready()
+
     def abort(self) -> None:
         """Close the connection unless the reply is complete."""
         if not self.is_complete:
             self._connection.abort()
 
     def add(self, chunk: bytes) -> bool:
-        """Append a received part. Return True if reading must pause until it is taken."""
+        """Append a received part, or pass it on. Return True if reading must pause."""
+        if self._write is not None:
+            return not self._write(chunk)
         self._chunks.append(chunk)
         self._buffered += len(chunk)
         if self._listener is not None and self.status == 200 and not self.encoding:
@@ -252,7 +268,6 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         if self._reply.add(body):
             self._pause_reading()
-        self._wake()
 
     def on_message_complete(self) -> None:
         if self._began and self._reply is not None:

@@ -145,6 +145,15 @@ class ChatStream:
         self._wire, self._request, self._name = wire, request, name
         self._created = int(time.time())
         self._has_deltas = False
+        chunk = {
+            "id": name,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": request.model,
+            "choices": [{"index": 0, "finish_reason": None}],
+        }
+        # Each chunk has its delta in this place.
+        self._begin = b"data: " + orjson.dumps(chunk).removesuffix(b"}]}") + b',"delta":'
 
     def begin(self) -> bytes:
         return self._chunk({"role": "assistant", "content": ""})
@@ -169,14 +178,7 @@ class ChatStream:
         return chunks.partition(b"\n\n")[2] if self._has_deltas else chunks
 
     def _chunk(self, delta: dict[str, Any]) -> bytes:
-        chunk = {
-            "id": self._name,
-            "object": "chat.completion.chunk",
-            "created": self._created,
-            "model": self._request.model,
-            "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
-        }
-        return b"data: " + orjson.dumps(chunk) + b"\n\n"
+        return b"%b%b}]}\n\n" % (self._begin, orjson.dumps(delta))
 
 
 def keep_known(sampling: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -24,7 +24,7 @@ class DeltaStream:
 
     def add(self, delta: Delta) -> None:
         transport = self._request.transport
-        if self._begun is None or not self._waiting.empty():
+        if self._begun is None:
             self._waiting.put_nowait(delta)
         elif transport is not None and (content := self._begun.add(delta)):
             transport.write(b"%x\r\n%b\r\n" % (len(content), content))  # a chunk of HTTP/1.1
@@ -42,7 +42,8 @@ class DeltaStream:
                 response = response or await self._begin()
                 await response.write(content + writer.add(delta))
                 # HTTP/1.0 has no chunks.
-                self._begun = writer if self._request.version >= HttpVersion11 else None
+                if self._waiting.empty() and self._request.version >= HttpVersion11:
+                    self._begun = writer
             last = writer.end(check_length(await outcome(call.reply)))
         except ConnectionError:
             raise

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-import orjson
-
 from apps.gym.traces.items import as_object
 from apps.gym.wires.hidden_secrets import SecretFilter, hide_secrets
 
@@ -22,10 +20,7 @@ OnDelta = Callable[[Delta], None]
 
 
 class DeltaReader:
-    """Feed it the bytes of a stream; it reports the deltas of the first choice. What it cannot read, it ignores.
-
-    The complete reply is read separately, and errors are found then. Deltas contain none of the `secrets`.
-    """
+    """Reports the deltas of a stream without the `secrets`. Ignores what it cannot read."""
 
     def __init__(self, report: OnDelta, secrets: Iterable[str] = ()) -> None:
         self.has_begun = False
@@ -33,29 +28,18 @@ class DeltaReader:
         self._secrets = list(secrets)
         self._filter = SecretFilter(self._secrets)
         self._last = Delta("text", "")
-        self._rest = b""
         self._calls: set[int] = set()
 
-    def feed(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:") and (chunk := _parse(line[5:])):
-                self._read(chunk)
-
-    def _read(self, chunk: dict[str, Any]) -> None:
-        choices = chunk.get("choices")
-        choice = as_object(choices[0]) if isinstance(choices, list) and choices else {}
-        delta = as_object(choice.get("delta"))
-        if not delta or choice.get("index") not in (0, None):
-            return
+    def read(self, delta: dict[str, Any]) -> None:
+        """Report what a delta of the first choice contains."""
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if thought and isinstance(thought, str):
             self._tell(Delta("reasoning", thought))
         if (text := delta.get("content")) and isinstance(text, str):
             self._tell(Delta("text", text))
-        calls = delta.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            self._read_call(as_object(call))
+        if (calls := delta.get("tool_calls")) and isinstance(calls, list):
+            for call in calls:
+                self._read_call(as_object(call))
 
     def _read_call(self, call: dict[str, Any]) -> None:
         index, function = call.get("index"), as_object(call.get("function"))
@@ -74,22 +58,15 @@ class DeltaReader:
             self._pass_on(self._last._replace(text=text))
 
     def _tell(self, delta: Delta) -> None:
-        if (delta.kind, delta.number) != (self._last.kind, self._last.number):
+        if delta.kind != self._last.kind or delta.number != self._last.number:
             self.finish()
         self._last = delta
         if delta.kind == "call":
             name, call_id = (hide_secrets(text, self._secrets) for text in (delta.text, delta.call_id))
             self._pass_on(delta._replace(text=name, call_id=call_id))
         elif text := self._filter.feed(delta.text):
-            self._pass_on(delta._replace(text=text))
+            self._pass_on(delta if text == delta.text else delta._replace(text=text))
 
     def _pass_on(self, delta: Delta) -> None:
         self.has_begun = True
         self._report(delta)
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    try:
-        return as_object(orjson.loads(line))
-    except orjson.JSONDecodeError:
-        return {}  # for example [DONE]

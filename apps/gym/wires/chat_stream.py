@@ -1,6 +1,6 @@
 """Join a streamed chat reply (server-sent events) into the body of an unstreamed one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -14,26 +14,78 @@ _ENVELOPE = ("id", "model", "usage", "prompt_token_ids")
 
 def join_chat_stream(body: bytes) -> bytes:
     """Return the joined chunks of the first choice. Raises ReplyMalformed for an invalid or interrupted stream."""
-    envelope: dict[str, Any] = {}
-    choice = _Choice()
-    for chunk in _chunks(body):
+    stream = ChatStreamReader()
+    stream.feed(body)
+    return stream.joined()
+
+
+class ChatStreamReader:
+    """Feed it a stream as it arrives. It joins the chunks of the first choice.
+
+    `report` receives the delta of each chunk. `size` counts the bytes received.
+    """
+
+    def __init__(self, report: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.size = 0
+        self._report = report
+        self._parts: list[bytes] = []  # of an incomplete line
+        self._envelope: dict[str, Any] = {}
+        self._choice = _Choice()
+        self._is_done = False
+        self._problem: ReplyMalformed | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Read the complete lines. Does not raise; `joined` does."""
+        self.size += len(data)
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._parts.append(data)
+            return
+        lines = b"".join([*self._parts, data[:end]])
+        self._parts = [data[end:]] if end < len(data) else []
+        self._read(lines)
+
+    def joined(self) -> bytes:
+        """Return the joined reply. Raises ReplyMalformed for an invalid or interrupted stream."""
+        self._read(b"".join(self._parts))
+        if self._problem is not None:
+            raise self._problem
+        if self._choice.finish_reason is None:
+            raise ReplyMalformed("The endpoint's stream ended before its reply did.")
+        try:
+            return orjson.dumps({**self._envelope, "choices": [self._choice.joined()]})
+        except orjson.JSONEncodeError as error:
+            # orjson can read JSON that is nested too deeply for it to write.
+            raise ReplyMalformed(f"The endpoint's stream cannot be joined: {error}") from None
+
+    def _read(self, lines: bytes) -> None:
+        if self._is_done:
+            return
+        try:
+            for line in lines.splitlines():
+                if not line.startswith(b"data:"):
+                    continue  # comments, ids and event names
+                given = line[5:].strip()
+                if given == b"[DONE]":
+                    self._is_done = True
+                    return
+                self._add(_parse(given))
+        except ReplyMalformed as problem:
+            self._problem, self._is_done = problem, True
+
+    def _add(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
             raise ReplyMalformed(f"The endpoint interrupted its reply: {_problem(chunk['error'])}")
         for key in _ENVELOPE:
             if chunk.get(key) is not None:
-                envelope[key] = chunk[key]
+                self._envelope[key] = chunk[key]
         for part in _as_list(chunk.get("choices"), "choices"):
             if not isinstance(part, dict):
                 raise ReplyMalformed("A choice in the endpoint's stream is not an object.")
             if part.get("index") in (0, None):
-                choice.add(part)
-    if choice.finish_reason is None:
-        raise ReplyMalformed("The endpoint's stream ended before its reply did.")
-    try:
-        return orjson.dumps({**envelope, "choices": [choice.joined()]})
-    except orjson.JSONEncodeError as error:
-        # orjson can read JSON that is nested too deeply for it to write.
-        raise ReplyMalformed(f"The endpoint's stream cannot be joined: {error}") from None
+                self._choice.add(part)
+                if self._report is not None and (delta := part.get("delta")):
+                    self._report(delta)
 
 
 class _Call:
@@ -105,19 +157,20 @@ class _Choice:
         return choice
 
     def _add_delta(self, delta: dict[str, Any]) -> None:
-        for name in _TEXTS:
-            given = delta.get(name)
-            if isinstance(given, str):
-                self._texts.setdefault(name, []).append(given)
-            elif isinstance(given, list):
-                self._texts.setdefault(name, []).extend(_texts_of(given))
-        if isinstance(delta.get("reasoning_details"), list):
-            self._details.extend(_texts_of(delta["reasoning_details"]))
-        for call in _as_list(delta.get("tool_calls"), "tool_calls"):
-            self._add_call(_as_object(call, "call"))
-        if delta.get("function_call"):
-            self._legacy = self._legacy or _Call()
-            self._legacy.add(_as_object(delta["function_call"], "function call"))
+        for name, given in delta.items():
+            if name in _TEXTS:
+                if isinstance(given, str):
+                    self._texts.setdefault(name, []).append(given)
+                elif isinstance(given, list):
+                    self._texts.setdefault(name, []).extend(_texts_of(given))
+            elif name == "tool_calls":
+                for call in _as_list(given, "tool_calls"):
+                    self._add_call(_as_object(call, "call"))
+            elif name == "reasoning_details" and isinstance(given, list):
+                self._details.extend(_texts_of(given))
+            elif name == "function_call" and given:
+                self._legacy = self._legacy or _Call()
+                self._legacy.add(_as_object(given, "function call"))
 
     def _add_call(self, delta: dict[str, Any]) -> None:
         call = self._call_of(delta)
@@ -145,20 +198,14 @@ class _Choice:
             self._has_odd_tokens = True
 
 
-def _chunks(body: bytes) -> Iterator[dict[str, Any]]:
-    for line in body.splitlines():
-        if not line.startswith(b"data:"):
-            continue  # comments, ids and event names
-        given = line.removeprefix(b"data:").strip()
-        if given == b"[DONE]":
-            return
-        try:
-            chunk = orjson.loads(given)
-        except orjson.JSONDecodeError as error:
-            raise ReplyMalformed(f"A chunk of the endpoint's stream is not JSON: {error}") from None
-        if not isinstance(chunk, dict):
-            raise ReplyMalformed("A chunk of the endpoint's stream is not an object.")
-        yield chunk
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        chunk = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ReplyMalformed(f"A chunk of the endpoint's stream is not JSON: {error}") from None
+    if not isinstance(chunk, dict):
+        raise ReplyMalformed("A chunk of the endpoint's stream is not an object.")
+    return chunk
 
 
 def _as_list(given: Any, name: str) -> list[Any]:

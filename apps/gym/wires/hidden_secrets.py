@@ -27,8 +27,12 @@ class SecretFilter:
 
     def feed(self, piece: str) -> str:
         """Return the text that can be passed on."""
+        if not self._secrets:
+            return piece
         text = hide_secrets(self._held + piece, self._secrets)
-        end = min((_find_partial_secret(text, secret) for secret in self._secrets), default=len(text))
+        end = len(text)
+        for secret in self._secrets:
+            end = min(end, _find_partial_secret(text, secret))
         self._held = text[end:]
         return text[:end]
 

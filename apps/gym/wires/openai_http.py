@@ -28,7 +28,7 @@ from apps.gym.traces.known_ids import KnownIds
 from apps.gym.wires.chat import chat_request
 from apps.gym.wires.chat_deltas import DeltaReader
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
-from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
+from apps.gym.wires.chat_stream import EVENT_STREAM, ChatStreamReader, join_chat_stream
 from apps.gym.wires.dialect import PLAIN, Dialect
 from apps.gym.wires.grammars import has_grammar
 from apps.gym.wires.hidden_secrets import SHORTEST_SECRET, hide_secrets
@@ -136,10 +136,11 @@ class HttpPolicy:
             tries += 1
             version = self.weights.version
             reader = DeltaReader(ask.on_delta, self._secrets) if streams and ask.on_delta else None
-            if reader:
-                reply_listener.set(reader.feed)
+            stream = ChatStreamReader(reader.read) if reader else None
+            if stream:
+                reply_listener.set(stream.feed)
             try:
-                reply = await self._try_once(packed, ask, tries)
+                reply = await self._try_once(packed, ask, tries, stream)
             except TryAgain as again:
                 if reader and reader.has_begun:
                     raise again.error from None
@@ -156,7 +157,7 @@ class HttpPolicy:
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
-    async def _try_once(self, packed: Any, ask: Ask, tries: int) -> Reply:
+    async def _try_once(self, packed: Any, ask: Ask, tries: int, stream: ChatStreamReader | None) -> Reply:
         try:
             send = functools.partial(self.sender.send, packed, session=ask.session, tries=tries)
             gate = self._gate
@@ -185,9 +186,9 @@ class HttpPolicy:
             known_ids = ask.sent.known_ids if ask.sent else None
             if len(got.body) > _LARGE_REPLY:
                 loop = asyncio.get_running_loop()
-                reply = await loop.run_in_executor(_LARGE_REPLIES, self._read_whole, got, known_ids)
+                reply = await loop.run_in_executor(_LARGE_REPLIES, self._read_whole, got, known_ids, stream)
             else:
-                reply = self._read_whole(got, known_ids)
+                reply = self._read_whole(got, known_ids, stream)
         except ReplyMalformed as error:
             if _says_context_length(str(error), ""):
                 self._observe("ok")
@@ -205,9 +206,9 @@ class HttpPolicy:
         self._observe("ok")
         return reply
 
-    def _read_whole(self, got: OutboundReply, known_ids: KnownIds | None) -> Reply:
+    def _read_whole(self, got: OutboundReply, known_ids: KnownIds | None, stream: ChatStreamReader | None) -> Reply:
         """Return the reply without GymWeb's secrets, which an endpoint may repeat. Replies are shown and exported."""
-        reply = self._read(self._joined(got), known_ids)
+        reply = self._read(self._joined(got, stream), known_ids)
         try:
             fields = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
             encoded = msgspec.json.encode(fields)
@@ -219,11 +220,13 @@ class HttpPolicy:
             reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
         return reply
 
-    def _joined(self, got: OutboundReply) -> bytes:
-        """Return the body. A streamed body is joined into one reply."""
+    def _joined(self, got: OutboundReply, stream: ChatStreamReader | None) -> bytes:
+        """Return the body. A streamed body is joined into one reply, unless `stream` has already joined it."""
         join = _JOINS.get(self._wire)
-        is_stream = got.headers.get("Content-Type", "").startswith(EVENT_STREAM)
-        return join(got.body) if join and is_stream else got.body
+        if join is None or not got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
+            return got.body
+        # A compressed body was not read as it came.
+        return stream.joined() if stream and stream.size == len(got.body) else join(got.body)
 
     def _refused(self, got: OutboundReply) -> Reply:
         """Handle an unsuccessful status: return a reply that ends the attempt, or raise an error or TryAgain."""

@@ -7,7 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from channels.db import database_sync_to_async
 from yarl import URL
@@ -21,13 +21,23 @@ from apps.rollouts.models import Worker
 KNOWN_SECONDS = 5.0
 """Seconds for which the address of a worker is cached."""
 CONNECT_SECONDS = 10.0
-ABORT = "gymweb.abort"
+ABORT, RESPONSE = "gymweb.abort", "gymweb.response"
 """See gymweb.serving, which must not be imported here: it installs an event loop."""
 _HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 _NOT_PASSED = {*_HOP_BY_HOP, "content-length", "cookie", "expect", "host", "proxy-authorization"}
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Response(Protocol):
+    """The response of the server."""
+
+    def write_part(self, body: bytes) -> bool:
+        """Send a part of a response that has begun. Return False if `wait_for_reader` would wait."""
+        ...
+
+    async def wait_for_reader(self) -> None: ...
 
 
 class CaptureProxy:
@@ -44,7 +54,7 @@ class CaptureProxy:
             address = await self._find(secret)
             body = await _read_body(receive)
             if body is not None:
-                passing = self._pass_on(_address(scope, address), scope["method"], headers, body, send)
+                passing = self._pass_on(scope, _address(scope, address), headers, body, send)
                 await _until_disconnect(passing, receive)
         except _Unreachable:
             self._known.pop(worker_of(secret) or 0, None)
@@ -69,21 +79,27 @@ class CaptureProxy:
             raise CallRefused(409, "The attempt has ended: its worker stopped.", "attempt_ended")
         return address
 
-    async def _pass_on(self, url: str, method: str, headers: dict[str, str], body: bytes, send: Send) -> None:
+    async def _pass_on(self, scope: dict[str, Any], url: str, headers: dict[str, str], body: bytes, send: Send) -> None:
+        response: Response = scope[RESPONSE]
         client = self._client = self._client or HttpClient(resolve_name)
         passed = {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED}
         has_begun = False
         try:
             # No total limit: the attempt has one. Replies are passed on unchanged, compressed or not.
             reply = await client.send(
-                method, URL(url, encoded=True), headers=passed, body=body, connect_timeout=CONNECT_SECONDS, streams=True
+                scope["method"],
+                URL(url, encoded=True),
+                headers=passed,
+                body=body,
+                connect_timeout=CONNECT_SECONDS,
+                streams=True,
             )
             try:
                 sent = [(n.encode(), v.encode()) for n, v in reply.headers.items() if n.lower() not in _HOP_BY_HOP]
                 has_begun = True
                 await send({"type": "http.response.start", "status": reply.status, "headers": sent})
-                async for chunk in reply.chunks():
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                # Not as messages: a task would wake for each event of a stream.
+                await reply.pass_on(response.write_part, response.wait_for_reader)
             finally:
                 reply.abort()
         except (OSError, TimeoutError):

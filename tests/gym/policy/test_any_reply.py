@@ -15,7 +15,7 @@ from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import message, text_of
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
-from apps.gym.wires.chat_stream import join_chat_stream
+from apps.gym.wires.chat_stream import ChatStreamReader, join_chat_stream
 from apps.gym.wires.dialect import Dialect
 from apps.gym.wires.messages_reply import read_messages_reply
 from apps.gym.wires.messages_stream import join_messages_stream
@@ -284,6 +284,27 @@ def test_a_message_in_200_000_deltas_is_joined():
     with cpu_deadline():
         joined = join_messages_stream(begin + piece * 200_000 + end)
     assert text_of(read_messages_reply(joined).items[0]) == "abcdefghij" * 200_000
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b'data: {"id":"c"}', b"data: {", b""])
+def test_a_stream_that_arrives_in_pieces_is_joined_alike(newline, end):
+    chunks = [delta(content="4"), delta(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f"}}]), delta("stop")]
+    body = (stream(*chunks).removesuffix(b"data: [DONE]\n\n") + end).replace(b"\n", newline)
+    for size in range(1, len(body)):
+        deltas = []
+        reader = ChatStreamReader(deltas.append)
+        for start in range(0, len(body), size):
+            reader.feed(body[start : start + size])
+        assert outcome_of(reader.joined) == outcome_of(lambda: join_chat_stream(body))
+        assert deltas == [chunk["choices"][0]["delta"] for chunk in chunks[:2]]
+
+
+def outcome_of(join):
+    try:
+        return join()
+    except ReplyMalformed as problem:
+        return str(problem)
 
 
 @pytest.mark.parametrize("index", [-1, "0", 7, 2**40, None])
