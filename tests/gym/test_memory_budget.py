@@ -165,13 +165,12 @@ def test_a_server_has_to_wait_while_there_is_no_memory_and_the_time_limits_wait_
         outbound = Outbound(LOCAL, memory=MemoryBudget(READING * MIB))
         url = f"http://127.0.0.1:{port}/"
         first = await outbound.request("GET", url, timeout=5)
-        with outbound.memory.account():
-            with TimeLimit(0.3):
-                second = await begin(outbound.request("GET", url, timeout=0.3))
-                await asyncio.sleep(0.6)
-                assert (second.done(), outbound.memory.waiting) == (False, 1)
-                del first
-                got = await second
+        with outbound.memory.account(), TimeLimit(0.3):
+            second = await begin(outbound.request("GET", url, timeout=0.3))
+            await asyncio.sleep(0.6)
+            assert (second.done(), outbound.memory.waiting) == (False, 1)
+            del first
+            got = await second
         await outbound.close()
         return len(got.body)
 
