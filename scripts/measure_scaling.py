@@ -1,9 +1,11 @@
 """Measure how claims scale with the number of workers.
 
-`python -m scripts.measure_scaling [--workers 1 4 16 64] [--seats 256] [--rate 200] [--seconds 20]` simulates workers on
-a PostgreSQL of its own. They run the real code of leases, heartbeats, claims and recording; only the rollout itself is
-simulated: it sleeps, stores one event and ends. Ten collections share four models, whose limits add up to a quarter
-more than all seats. The seats are divided among the workers, so the ideal rate is the same for every number of workers.
+`python -m scripts.measure_scaling [--workers 1 4 16 64] [--seats 256] [--rate 200] [--seconds 20] [--events 1]
+[--spread 0]` simulates workers on a PostgreSQL of its own. They run the real code of leases, heartbeats, claims and
+recording; only the rollout itself is simulated: it sleeps, stores one event and ends. With `--events 4`, it stores four
+events, one after each quarter of its time. With `--spread 0.5`, its time varies from half to one and a half of the
+mean. Ten collections share four models, whose limits add up to a quarter more than all seats. The seats are divided
+among the workers, so the ideal rate is the same for every number of workers.
 
 One JSON object per number of workers: rollouts per second and their share of the ideal rate, claims per second, their
 mean time and the share of it spent waiting for locks of PostgreSQL (sampled), CPU of PostgreSQL and of the workers per
@@ -16,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -47,6 +50,7 @@ def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: d
     sizes = [workers // PROCESSES + (number < workers % PROCESSES) for number in range(PROCESSES)]
     command = [sys.executable, "-m", "scripts.measure_scaling", f"--seats={options.seats // workers}"]
     command += [f"--latency={options.seats / options.rate}", f"--seconds={options.seconds + 2 * WARM_UP}"]
+    command += [f"--events={options.events}", f"--spread={options.spread}"]
     files = [var / f"seen-{number}.json" for number, size in enumerate(sizes) if size]
     simulators = [
         subprocess.Popen([*command, f"--simulate={size}", f"--write={file}"], env=os.environ | settings)
@@ -59,10 +63,10 @@ def measure(workers: int, options: argparse.Namespace, *, var: Path, settings: d
             time.sleep(LOOK_SECONDS)
         time.sleep(WARM_UP)
         ended, began = _ended(), time.monotonic()
-        database, python = cpu_seconds(server), cpu_seconds(*pids)
+        database, python = _cpu_without_this_connection(server), cpu_seconds(*pids)
         waiting = _watch_locks(options.seconds)
         ended, wall = _ended() - ended, time.monotonic() - began
-        database, python = cpu_seconds(server) - database, cpu_seconds(*pids) - python
+        database, python = _cpu_without_this_connection(server) - database, cpu_seconds(*pids) - python
         for one in simulators:
             one.wait(timeout=120)
         seen = [json.loads(file.read_text()) for file in files]
@@ -119,6 +123,13 @@ def _plan(*, rollouts: int, limit: int) -> None:
         plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=max(1, repeats)))
 
 
+def _cpu_without_this_connection(server: int) -> float:
+    """Return the CPU seconds of PostgreSQL, without the process that counts waits and ended rollouts."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return cpu_seconds(server) - cpu_seconds(*cursor.fetchone())
+
+
 def _watch_locks(seconds: float) -> float:
     """Return how many claims waited for a lock, on average over this time."""
     waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
@@ -148,7 +159,9 @@ def _most_at_once(steps: list[tuple[float, int, int]]) -> int:
     return most
 
 
-def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: Path) -> None:
+def simulate(
+    workers: int, *, seats: int, latency: float, spread: float, events: int, seconds: float, file: Path
+) -> None:
     """Run simulated workers in this process for a while, then write what their claims took."""
     import django
 
@@ -167,19 +180,21 @@ def simulate(workers: int, *, seats: int, latency: float, seconds: float, file: 
 
     async def run_rollout(*, claim: Any, setting: Any, listener: Any, **rest: Any) -> End:
         steps.append((time.time(), setting.policy_model_id, 1))
+        pause = latency * random.uniform(1 - spread, 1 + spread) / events
         try:
-            await asyncio.sleep(latency)
+            for _ in range(events):
+                await asyncio.sleep(pause)
+                listener.add_event(claim, Verification(reward=1.0))
         finally:
             steps.append((time.time(), setting.policy_model_id, -1))
-        listener.keep(claim, Verification(reward=1.0))
         return completed_end(claim)
 
     def fetch_work(**given: Any) -> Any:
         began = time.perf_counter()
-        work = claimed_work.fetch_work(**given)
+        fetched = claimed_work.fetch_work(**given)
         seen["claiming"] += time.perf_counter() - began
-        seen["claims"] += bool(work)
-        return work
+        seen["claims"] += bool(fetched.work)
+        return fetched
 
     async def run() -> None:
         simulated = [
@@ -203,6 +218,8 @@ def main() -> None:
     parser.add_argument("--seats", type=int, default=256, help="of all workers together; default: %(default)s")
     parser.add_argument("--rate", type=float, default=200.0, help="ideal rollouts per second; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement; default: %(default)s")
+    parser.add_argument("--events", type=int, default=1, help="of a rollout; default: %(default)s")
+    parser.add_argument("--spread", type=float, default=0.0, help="of the time of a rollout; default: %(default)s")
     parser.add_argument("--simulate", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--latency", type=float, default=1.0, help=argparse.SUPPRESS)
@@ -212,6 +229,8 @@ def main() -> None:
             options.simulate,
             seats=options.seats,
             latency=options.latency,
+            spread=options.spread,
+            events=options.events,
             seconds=options.seconds,
             file=options.write,
         )

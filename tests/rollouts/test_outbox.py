@@ -122,6 +122,48 @@ def test_memory_of_stored_events_is_given_back_exactly_whatever_their_characters
     assert asyncio.run(work()) == 0
 
 
+def test_many_workers_store_less_often_but_nothing_that_someone_waits_for_is_delayed(quick, monkeypatch):
+    monkeypatch.setattr(outbox_module, "LONGEST_FLUSH_SECONDS", DEADLINE * 10)
+    monkeypatch.setattr(outbox_module, "MAX_EVENTS", 20)
+
+    async def work():
+        database = Database()
+        database.up = True
+        outbox = Outbox(in_database=database.run, changed=lambda _: None, memory=MemoryBudget(50_000))
+        outbox.share_database(workers=1_000_000)
+        running = asyncio.create_task(outbox.run())
+
+        async def stored(number):
+            await wait_until_async(lambda: len(database.events) == number)
+
+        outbox.add_event(claim(1), Prompt(items=[]))
+        await asyncio.sleep(0.2)
+        assert database.events == []
+        async with asyncio.timeout(DEADLINE):
+            await outbox.wait_until_stored(claim(1))
+        outbox.add_event(claim(1), Prompt(items=[]))
+        outbox.hurry()
+        await stored(2)
+        for _ in range(20):  # enough for a batch
+            outbox.add_event(claim(1), Prompt(items=[]))
+        await stored(22)
+        outbox.add_event(claim(1), Prompt(items=[{"text": "x" * 30_000}]))  # no more space
+        await stored(23)
+        outbox.share_database(workers=1)
+        outbox.hurry()
+        outbox.add_event(claim(1), Prompt(items=[]))
+        await stored(24)
+        outbox.add_event(claim(1), Prompt(items=[]))
+        await stored(25)
+        outbox.share_database(workers=1_000_000)
+        outbox.add_event(claim(1), Prompt(items=[]))
+        outbox.stop()
+        await running
+        assert len(database.events) == 26
+
+    asyncio.run(work())
+
+
 def test_a_credential_counts_until_the_end_of_its_attempt_over_all_batches(quick):
     secret = "ghp_" + "a1B2c3D4e5" * 4
 

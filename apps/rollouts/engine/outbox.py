@@ -26,6 +26,10 @@ from apps.tasks.stored_images import Images
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.05
+"""Seconds between two batches of a worker, if few workers share the database."""
+LONGEST_FLUSH_SECONDS = 1.0
+BATCHES_PER_SECOND = 50
+"""Approximate number of batches per second of all workers together, up to this number of workers."""
 MAX_ENDS = 200
 """Maximum number of ends in a batch. A batch with ends contains all queued events."""
 MAX_EVENTS = 2_000
@@ -74,7 +78,8 @@ class Outbox:
         self._ends: dict[AttemptKey, End] = {}
         self._seqs: dict[AttemptKey, int] = {}
         self._filled = asyncio.Event()  # there is something to store
-        self._wake = asyncio.Event()  # do not wait for FLUSH_SECONDS
+        self._flush_seconds = FLUSH_SECONDS
+        self._wake = asyncio.Event()  # do not wait for `_flush_seconds`
         self._redactions: dict[AttemptKey, Counts] = {}
         self._stopping = False
         self._changed_ids: set[int] = set()  # collections with queued events
@@ -106,8 +111,19 @@ class Outbox:
         if self._bytes * MEMORY_DIVISOR > self._memory.limit:
             self.is_full = True
             self._space.clear()
+            self._wake.set()
+        elif self._queued_events - self._stored_events >= MAX_EVENTS:
+            self._wake.set()
         self._filled.set()
         return size
+
+    def share_database(self, workers: int) -> None:
+        """Store less often if many workers share the database: each batch has a fixed cost."""
+        self._flush_seconds = min(LONGEST_FLUSH_SECONDS, max(FLUSH_SECONDS, workers / BATCHES_PER_SECOND))
+
+    def hurry(self) -> None:
+        """Store what is queued without waiting for more."""
+        self._wake.set()
 
     async def wait_for_space(self) -> None:
         """Wait while queued events use too much memory (`is_full`). `add_event` never waits."""
@@ -152,7 +168,7 @@ class Outbox:
         while not (self._stopping and not self._events and not self._ends):
             if not self._stopping:
                 await self._filled.wait()
-                await self._sleep(FLUSH_SECONDS)
+                await self._sleep(self._flush_seconds)
             self._filled.clear()
             await self._flush()
             if self._events or self._ends:

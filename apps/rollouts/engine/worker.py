@@ -46,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """Seconds between two claims, and between two polls for updates. Notifications wake the worker earlier to claim."""
+LONGEST_POLL_SECONDS = 2.0
+POLLS_PER_SECOND = 32
+"""Approximate number of polls for updates per second of all workers together, up to LONGEST_POLL_SECONDS."""
 IDLE_SECONDS = 5.0
 """Seconds between two polls for updates while no rollout runs."""
 CLAIM_SECONDS = 0.05
@@ -251,6 +254,8 @@ class RolloutWorker(ChannelsWorker):
         finally:
             self._is_claiming = False
         self._awaits_results = in_use.awaits_results
+        if in_use.awaits_results:
+            self._outbox.hurry()
         self._seats.set_judge_limits(in_use.judge_shares)
         return fetched if lease == self.lease else Fetched([], has_external=False)
 
@@ -330,8 +335,9 @@ class RolloutWorker(ChannelsWorker):
                 self._poll_log.failed(problem)
 
     async def _wait_for_next_poll(self) -> None:
-        """Wait for POLL_SECONDS, or while no rollout runs, for IDLE_SECONDS or until a claim."""
-        await asyncio.sleep(POLL_SECONDS)
+        """Wait for POLL_SECONDS (longer with many workers). While no rollout runs, wait for IDLE_SECONDS or a claim."""
+        workers = len(self._identity.claiming)
+        await asyncio.sleep(min(LONGEST_POLL_SECONDS, max(POLL_SECONDS, workers / POLLS_PER_SECOND)))
         if not self._seats.taken:
             self._has_claimed.clear()
             with suppress(TimeoutError):
@@ -351,6 +357,7 @@ class RolloutWorker(ChannelsWorker):
         if self._seats.taken:
             await self._database.run(self._settings.follow_versions)
         self._identity.claiming = updates.claiming
+        self._outbox.share_database(len(updates.claiming))
         self._breakers.set_open(updates.open_breakers)
         self._throttles.limit_throttled(updates.throttled)
         self._changes.add(updates.paused)
