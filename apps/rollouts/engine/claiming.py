@@ -64,13 +64,16 @@ class Slots(NamedTuple):
     judge_calls: Mapping[int, int] = {}
 
 
+# `lost < 1` ordered by `lost` makes PostgreSQL read the index of queued rows. With `lost = 0` ordered by `id`, it reads
+# the index of all rollouts, and with it every rollout of the collection that has ended.
+_NEVER_LOST = "lost < 1"
 _SELECT_QUEUED = """
     SELECT id FROM rollouts_rollout
     WHERE status = 'queued' AND collection_id = %s AND {lost}
         AND EXISTS (SELECT 1 FROM rollouts_worker w
             WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > {now})
         {running}
-    ORDER BY id LIMIT {limit} {lock}
+    ORDER BY lost, id LIMIT {limit} {lock}
 """
 _CLAIM = """
     UPDATE rollouts_rollout
@@ -128,7 +131,7 @@ class _Claiming:
                 suspects -= len(taken)
                 seats -= len(taken)
                 claims += taken
-            taken = self.take(candidate, "lost = 0", seats)
+            taken = self.take(candidate, _NEVER_LOST, seats)
             seats -= len(taken)
             claims += taken
             if seats <= 0:

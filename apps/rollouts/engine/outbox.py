@@ -25,11 +25,10 @@ from apps.tasks.stored_images import Images
 
 logger = logging.getLogger(__name__)
 
-FLUSH_SECONDS = 0.05
-"""Seconds between two batches of a worker, if few workers share the database."""
-LONGEST_FLUSH_SECONDS = 1.0
+FLUSH_SECONDS, LONGEST_FLUSH_SECONDS = 0.05, 1.0
+"""Seconds between two batches of a worker, if few or many workers share the database."""
 BATCHES_PER_SECOND = 50
-"""Approximate number of batches per second of all workers together, up to this number of workers."""
+"""Number of batches per second of all workers together, if LONGEST_FLUSH_SECONDS permits it."""
 MAX_ENDS = 200
 """Maximum number of ends in a batch. A batch with ends contains all queued events."""
 MAX_EVENTS = 2_000

@@ -118,6 +118,10 @@ _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMN
 # of JSON.
 _SQLITE_END = f"WITH v({', '.join(_FIELDS)}) AS (VALUES {{rows}}) " + _END.format(columns=_SET, now="%s", source="v")
 _POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
+# Without the ids, PostgreSQL reads all rollouts that run or have ended since the last vacuum. With a plain array, it
+# would plan each batch again, because the length of the array changes the estimate.
+_FOUND = "rollouts_rollout.id = ANY(ARRAY(SELECT unnest(%s::bigint[])))"
+_POSTGRES_END = _POSTGRES_END.replace("WHERE ", f"WHERE {_FOUND} AND ")
 _COUNTERS: dict[str, float] = {
     **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
     **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),
@@ -202,7 +206,7 @@ def _write_ends(ends: Sequence[End], now: datetime) -> dict[tuple[int, int], int
         accepted = execute_with_rows(_SQLITE_END, [_values(end) for end in ends], ended_at)
     else:
         with connection.cursor() as cursor:
-            cursor.execute(_POSTGRES_END, [ended_at, msgspec.json.encode(ends).decode()])
+            cursor.execute(_POSTGRES_END, [ended_at, msgspec.json.encode(ends).decode(), [end.id for end in ends]])
             accepted = cursor.fetchall()
     return {(rollout_id, attempt): task_id for rollout_id, attempt, task_id in accepted}
 

@@ -48,7 +48,7 @@ POLL_SECONDS = 1.0
 """Seconds between two claims, and between two polls for updates. Notifications wake the worker earlier to claim."""
 LONGEST_POLL_SECONDS = 2.0
 POLLS_PER_SECOND = 32
-"""Approximate number of polls for updates per second of all workers together, up to LONGEST_POLL_SECONDS."""
+"""Number of polls for updates per second of all workers together, if LONGEST_POLL_SECONDS permits it."""
 IDLE_SECONDS = 5.0
 """Seconds between two polls for updates while no rollout runs."""
 CLAIM_SECONDS = 0.05
