@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from apps.rollouts.engine import claiming
 from tests.deadlines import DEADLINE
 from tests.faults.installation import Installation, wait_until
 
@@ -161,3 +162,15 @@ release_lease(worker_id={one})
         stopping.rollback()
     assert planned.rows(f"SELECT state FROM rollouts_worker WHERE id = {one}") == [("stopped",)]
     assert planned.rows("SELECT worker_id FROM rollouts_reservation") == [(other,)]
+
+
+def test_a_claim_does_not_read_rollouts_that_have_ended(planned, connection):
+    pk = planned.ids["first"]
+    selected = claiming._SELECT_QUEUED.format(
+        lost=claiming._NEVER_LOST, running="", limit=4, lock="FOR UPDATE SKIP LOCKED", now="now()"
+    )
+    connection.execute("SET enable_sort = off")
+    connection.execute("SET enable_seqscan = off")
+    plan = str(connection.execute(f"EXPLAIN {selected}", [pk, worker(connection)]).fetchall())
+    assert "rollout_queue" in plan
+    assert "rollout_page" not in plan
