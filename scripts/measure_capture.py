@@ -4,8 +4,8 @@
 process of its own, on a SQLite of its own. One JSON object for each measurement:
 
 - `whole`: CPU milliseconds of worker and web process per call of `--kb` KB that is not streamed.
-- `streamed`: CPU microseconds of both per event of 8 streams with an event each `--pause` milliseconds, beyond those of
-  streams with two events and of idle processes.
+- `streamed`: CPU microseconds of both per event, for 8 and for 64 streams with an event each `--pause` milliseconds. What
+  streams with two events and idle processes use is subtracted.
 - `first`: milliseconds by which the first streamed byte arrives after the model has sent it, at 8 and at 64 streams.
 
 With `--direct` the calls go to the worker itself (`GYMWEB_CAPTURE_DIRECT`). With `--profile PATH` the worker writes a
@@ -40,6 +40,7 @@ TURNS = 10
 IDLE_SECONDS = 5.0
 LONGEST_SECONDS = 300.0
 CONNECTIONS = 8
+STREAMS = (8, 64)
 
 
 def _register(var: Path, models: dict[str, int]) -> None:
@@ -136,12 +137,12 @@ async def measure_whole(measured: Measured, calls: int, kilobytes: int) -> None:
     await measured.finish(offers)
 
 
-async def measure_events(measured: Measured, events: int) -> None:
-    """Print the CPU time per event of a stream, beyond a stream of two events."""
+async def measure_events(measured: Measured, events: int, streams: int) -> None:
+    """Print the CPU time per event of so many streams at once, beyond streams of two events."""
     idle = await measured.idle()
     spent: dict[str, dict[str, float]] = {}
     for model in ("short", "long"):
-        offers = await measured.attempts(model, CONNECTIONS)
+        offers = await measured.attempts(model, streams)
         await asyncio.gather(*(measured.stream(offer, "warm") for offer in offers))
         before, began = measured.milliseconds(), time.monotonic()
         for number in range(ROUNDS):
@@ -149,12 +150,12 @@ async def measure_events(measured: Measured, events: int) -> None:
         seconds, after = time.monotonic() - began, measured.milliseconds()
         spent[model] = {name: after[name] - before[name] - seconds * idle[name] for name in after}
         await measured.finish(offers)
-    number = ROUNDS * CONNECTIONS * (events - 2)
+    number = ROUNDS * streams * (events - 2)
     each = {f"{name}_cpu_us": round(1000 * (spent["long"][name] - spent["short"][name]) / number, 1) for name in after}
     say(
         "streamed",
         events=number,
-        streams=CONNECTIONS,
+        streams=streams,
         events_per_s=round(number / seconds),
         **each,
         load=machine_load(),
@@ -178,8 +179,9 @@ async def measure_first(measured: Measured, streams: int) -> None:
 async def measure(measured: Measured, options: Any) -> None:
     async with asyncio.timeout(LONGEST_SECONDS):
         await measure_whole(measured, options.calls, options.kb)
-        await measure_events(measured, options.events)
-        for streams in (8, 64):
+        for streams in STREAMS:
+            await measure_events(measured, options.events, streams)
+        for streams in STREAMS:
             await measure_first(measured, streams)
 
 
