@@ -4,8 +4,8 @@
 process of its own, on a SQLite of its own. One JSON object for each measurement:
 
 - `whole`: CPU milliseconds of worker and web process per call of `--kb` KB that is not streamed.
-- `streamed`: CPU microseconds of both per event, for 8 and for 64 streams with an event each `--pause` milliseconds. What
-  streams with two events and idle processes use is subtracted.
+- `streamed`: CPU microseconds of both per event, for 8 and for 64 streams with an event each `--pause` milliseconds.
+  What streams with two events and idle processes use is subtracted.
 - `first`: milliseconds by which the first streamed byte arrives after the model has sent it, at 8 and at 64 streams.
 
 With `--direct` the calls go to the worker itself (`GYMWEB_CAPTURE_DIRECT`). With `--profile PATH` the worker writes a
