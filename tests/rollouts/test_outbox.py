@@ -11,7 +11,7 @@ from apps.gym.traces.events import ModelCall, Prompt, ToolResult
 from apps.gym.traces.items import message
 from apps.rollouts.engine import outbox as outbox_module
 from apps.rollouts.engine.claiming import Claim
-from apps.rollouts.engine.outbox import Outbox
+from apps.rollouts.engine.outbox import NotStored, Outbox
 from tests.deadlines import DEADLINE, wait_until_async
 from tests.rollouts.work import end
 
@@ -191,5 +191,35 @@ def test_a_credential_counts_until_the_end_of_its_attempt_over_all_batches(quick
         assert [one.redactions for one in database.ends] == [{"github_token": 1}, {"github_token": 1}]
         assert secret not in str(database.events) + str(database.ends)
         assert outbox._redactions == {}
+
+    asyncio.run(work())
+
+
+def test_an_attempt_whose_event_was_rejected_never_completes_and_later_calls_are_told(quick):
+    class Picky(Database):
+        def record(self, *, events, **rest):
+            if any("unstorable" in event[4] for event in events):
+                raise ValueError("this event is rejected")
+            return super().record(events=events, **rest)
+
+    async def work():
+        database = Picky()
+        database.up = True
+        outbox = Outbox(in_database=database.run, changed=lambda _: None)
+        running = asyncio.create_task(outbox.run())
+        outbox.add_event(claim(1), ToolResult(call_id="c", name="read", output="unstorable"))
+        outbox.add_event(claim(2), ModelCall(seen=0, items=[]))
+        await wait_until_async(lambda: len(database.events) == 1)
+        for number in (1, 2):
+            outbox.add_event(claim(number), ModelCall(seen=1, items=[]))
+        with pytest.raises(NotStored, match="this event is rejected"):
+            await outbox.wait_until_stored(claim(1))
+        await outbox.wait_until_stored(claim(2))
+        for number in (1, 2):
+            outbox.add_end(end(claim(number)))
+        outbox.stop()
+        await running
+        assert [(one.id, one.status) for one in database.ends] == [(1, "failed"), (2, "completed")]
+        assert outbox._rejected == {}
 
     asyncio.run(work())

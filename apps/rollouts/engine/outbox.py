@@ -80,6 +80,7 @@ class Outbox:
         self._flush_seconds = FLUSH_SECONDS
         self._wake = asyncio.Event()  # do not wait for `_flush_seconds`
         self._redactions: dict[AttemptKey, Counts] = {}
+        self._rejected: dict[AttemptKey, Exception] = {}  # attempts with events that the database rejected
         self._stopping = False
         self._changed_ids: set[int] = set()  # collections with queued events
         self._bytes = 0
@@ -129,10 +130,7 @@ class Outbox:
         await self._space.wait()
 
     async def wait_until_stored(self, claim: Claim) -> None:
-        """Wait until all events queued so far are stored.
-
-        Raises NotStored if the last batch that it waited for had a rejected event of this attempt.
-        """
+        """Wait until all events queued so far are stored. Raises NotStored if one of this attempt was rejected."""
         if self._stored_events < self._queued_events:
             stored = asyncio.get_running_loop().create_future()
             self._waiters.append(_Waiter(self._queued_events, (claim.rollout_id, claim.attempt), stored))
@@ -151,8 +149,9 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Forget the event numbers of a cancelled attempt."""
+        """Forget what is known of a cancelled attempt."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
+        self._rejected.pop((claim.rollout_id, claim.attempt), None)
 
     @property
     def backlog(self) -> int:
@@ -182,16 +181,15 @@ class Outbox:
         """Store one batch: events and ends in one transaction, so that a finished rollout has its full trace."""
         if not self._events and not self._ends:
             return
-        ends = list(islice(self._ends.values(), MAX_ENDS))
+        ends = [self._without_gaps(end) for end in islice(self._ends.values(), MAX_ENDS)]
         # A copy: rollouts add events while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
-        problems: dict[AttemptKey, Exception] = {}
         try:
             await self._store(events, ends)
         except Exception:
             logger.exception("storing a batch failed: storing its %d results one by one", len(ends))
-            problems = await self._store_singly(events, ends)
-        self._wake_waiters(len(events), problems)
+            await self._store_singly(events, ends)
+        self._wake_waiters(len(events))
         del self._events[: len(events)]
         # Use the sizes measured in `add_event`: SQLite's driver enlarges non-ASCII strings when it reads them.
         stored = sum(self._sizes[: len(events)])
@@ -203,19 +201,25 @@ class Outbox:
             self._space.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
+            self._rejected.pop((end.id, end.attempt), None)
         self.unstored -= Counter(end.collection for end in ends)
         if self._redactions:
             open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
             self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
 
-    def _wake_waiters(self, number: int, problems: dict[AttemptKey, Exception]) -> None:
+    def _without_gaps(self, end: End) -> End:
+        """Return the end, or a failed one if events of the attempt were rejected before it."""
+        problem = self._rejected.get((end.id, end.attempt))
+        return end if problem is None else unstorable_end(end, problem)
+
+    def _wake_waiters(self, number: int) -> None:
         self._stored_events += number
         while self._waiters and self._waiters[0].events <= self._stored_events:
             _, attempt, stored = self._waiters.popleft()
             if stored.done():
                 continue
-            if attempt in problems:
-                stored.set_exception(NotStored(f"The call could not be stored: {problems[attempt]}"))
+            if attempt in self._rejected:
+                stored.set_exception(NotStored(f"The call could not be stored: {self._rejected[attempt]}"))
             else:
                 stored.set_result(None)
 
@@ -238,12 +242,11 @@ class Outbox:
                 self._changed(changed | changed_ids)
                 return
 
-    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> dict[AttemptKey, Exception]:
-        """Store the events and the end of each attempt on their own. Return the error of each rejected attempt.
+    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
+        """Store the events and the end of each attempt on their own.
 
         The events of a rejected attempt are dropped, and a failed end is stored in place of its own.
         """
-        problems: dict[AttemptKey, Exception] = {}
         by_attempt: dict[AttemptKey, list[EventRow]] = {}
         for event in events:
             by_attempt.setdefault(event[:2], []).append(event)
@@ -253,7 +256,7 @@ class Outbox:
                 await self._store(own, [end])
             except Exception as problem:
                 logger.exception("rollout %s cannot be stored", end.id)
-                problems[end.id, end.attempt] = problem
+                self._rejected[end.id, end.attempt] = problem
                 await self._store([], [unstorable_end(end, problem)])
         # The events of attempts that have not ended.
         for attempt, rest in by_attempt.items():
@@ -261,8 +264,7 @@ class Outbox:
                 await self._store(rest, [])
             except Exception as problem:
                 logger.exception("%d events of rollout %s cannot be stored", len(rest), attempt[0])
-                problems[attempt] = problem
-        return problems
+                self._rejected[attempt] = problem
 
     async def _sleep(self, seconds: float) -> None:
         try:
