@@ -3,10 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
+from unittest import mock
 
 from django.db import connection
 
+from apps.rollouts import row_statements
 from apps.rollouts.models import Rollout, RolloutWords, UnindexedRollout
 from apps.rollouts.search.word_index import index_all, mark_unindexed
 from scripts.model_process import mock_model
@@ -28,6 +31,8 @@ def measure_index(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
     with ExitStack() as stack:
         if connection.vendor == "sqlite":
             stack.enter_context(connection.execute_wrapper(statements))
+            write_rows = partial(statements, row_statements._execute)
+            stack.enter_context(mock.patch.object(row_statements, "_execute", write_rows))
         for _ in index_all():
             pass
     used, wall = time.process_time() - cpu, time.perf_counter() - wall

@@ -14,6 +14,15 @@ def in_ids(column: str, ids: Collection[int]) -> tuple[str, Any]:
     return f"{column} IN (SELECT value FROM json_each(%s))", json.dumps(list(ids))  # noqa: S608
 
 
+def in_limited(column: str, select: str) -> str:
+    """Return a SQL condition that the column is one of the rows of a SELECT with a limit.
+
+    PostgreSQL may run the SELECT of an IN once for each row, and then finds more rows than the limit. It runs the
+    SELECT of an array only once.
+    """
+    return f"{column} = ANY(ARRAY({select}))" if connection.vendor == "postgresql" else f"{column} IN ({select})"
+
+
 def select_pairs(pairs: Collection[tuple[int, int]]) -> tuple[str, list[Any]]:
     """Return a SELECT of the pairs with two columns, and its parameters."""
     if connection.vendor == "postgresql":

@@ -107,7 +107,7 @@ def _decompress(number: int, frames: Sequence[bytes]) -> Sequence[Any]:
 
 
 def _call(many: Callable[..., Any], one: Callable[[bytes], bytes], given: Sequence[bytes]) -> Sequence[Any]:
-    """Return a buffer for each of the given ones."""
+    """Return the result for each payload, as bytes or another buffer."""
     # `many` prepares for 40 µs, and refuses payloads that are all empty.
     if len(given) < FEW or not any(given):
         return [one(each) for each in given]

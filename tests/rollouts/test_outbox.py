@@ -164,6 +164,24 @@ def test_many_workers_store_less_often_but_nothing_that_someone_waits_for_is_del
     asyncio.run(work())
 
 
+def test_a_backlog_is_stored_without_pauses(quick, monkeypatch):
+    monkeypatch.setattr(outbox_module, "LONGEST_FLUSH_SECONDS", DEADLINE * 10)
+
+    async def work():
+        database = Database()
+        database.up = True
+        outbox = Outbox(in_database=database.run, changed=lambda _: None)
+        outbox.share_database(workers=1_000_000)
+        for number in range(5 * outbox_module.MAX_ENDS):
+            outbox.add_end(end(claim(number)))
+        running = asyncio.create_task(outbox.run())
+        await wait_until_async(lambda: len(database.ends) == 5 * outbox_module.MAX_ENDS)
+        outbox.stop()
+        await running
+
+    asyncio.run(work())
+
+
 def test_a_credential_counts_until_the_end_of_its_attempt_over_all_batches(quick):
     secret = "ghp_" + "a1B2c3D4e5" * 4
 
@@ -214,12 +232,16 @@ def test_an_attempt_whose_event_was_rejected_never_completes_and_later_calls_are
             outbox.add_event(claim(number), ModelCall(seen=1, items=[]))
         with pytest.raises(NotStored, match="this event is rejected"):
             await outbox.wait_until_stored(claim(1))
+        with pytest.raises(NotStored, match="this event is rejected"):
+            await outbox.wait_until_stored(claim(1))  # nothing is queued any more
         await outbox.wait_until_stored(claim(2))
-        for number in (1, 2):
-            outbox.add_end(end(claim(number)))
+        outbox.add_event(claim(3), ToolResult(call_id="c", name="read", output="unstorable"))
+        await wait_until_async(lambda: (3, 1) in outbox._rejected)
+        for number, status in ((1, "completed"), (2, "completed"), (3, "queued")):
+            outbox.add_end(end(claim(number), status))
         outbox.stop()
         await running
-        assert [(one.id, one.status) for one in database.ends] == [(1, "failed"), (2, "completed")]
+        assert [(one.id, one.status) for one in database.ends] == [(1, "failed"), (2, "completed"), (3, "queued")]
         assert outbox._rejected == {}
 
     asyncio.run(work())

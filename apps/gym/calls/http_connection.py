@@ -67,7 +67,7 @@ class Reply:
         return self.is_complete and not self.encoding and self.length is not None and self.length <= min(SMALL, limit)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as received. Raise OSError if it ends early."""
+        """Yield the body in parts of over SMALL bytes, the last one excepted. Raise OSError if it ends early."""
         while True:
             if self._chunks:
                 yield self.take()
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
         self._is_sent = True
 
     async def read_more(self) -> None:
-        """Wait for more of the body, or its end."""
+        """Wait until more than SMALL bytes of the body have arrived, or its end."""
         if self._is_reading_paused:
             self._is_reading_paused = False
             self._transport.resume_reading()

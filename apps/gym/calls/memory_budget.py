@@ -73,7 +73,7 @@ class MemoryBudget:
         return Account(self, next(self._numbers))
 
     def account(self) -> "Account":
-        """Open an account for one rollout: all calls in its context use it. Its memory is released at the end."""
+        """Return an account for one rollout. Calls in its `with` block use it; their memory is released at the end."""
         account = self.open_account()
         account.is_kept = True
         return account

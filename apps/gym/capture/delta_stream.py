@@ -14,7 +14,8 @@ from apps.gym.wires.protocol import Reply
 class DeltaStream:
     """Passes deltas on to a client as they come.
 
-    Until the response has begun, they wait in a queue. Later ones are written at once, without waking a task for each.
+    Until the response has begun and the queue is empty, they wait in it. Later ones are written at once, without waking
+    a task for each, except over HTTP/1.0.
     """
 
     def __init__(self, request: web.Request) -> None:

@@ -56,9 +56,9 @@ def weigh(response: dict[str, Any]) -> int:
     size = 0
     for item in response.get("output") or []:
         if isinstance(item, dict):
-            size += _PER_ITEM + len(text_of(item))
-            for field in ("arguments", "output"):
-                if isinstance(text := item.get(field), str):
+            size += _PER_ITEM
+            for text in (text_of(item), item.get("arguments"), item.get("output")):
+                if isinstance(text, str):
                     size += len(text)
     return size
 

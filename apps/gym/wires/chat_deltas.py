@@ -1,4 +1,4 @@
-"""Read a streamed chat reply while it arrives, to pass it on before it is complete."""
+"""Read the deltas of a streamed chat reply, to pass it on before it is complete."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple

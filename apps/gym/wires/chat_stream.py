@@ -22,7 +22,7 @@ def join_chat_stream(body: bytes) -> bytes:
 class ChatStreamReader:
     """Feed it a stream as it arrives. It joins the chunks of the first choice.
 
-    `report` receives the delta of each chunk. `size` counts the bytes received.
+    `report` receives each delta of the first choice that is not empty. `size` counts the bytes received.
     """
 
     def __init__(self, report: Callable[[dict[str, Any]], None] | None = None) -> None:
@@ -47,6 +47,7 @@ class ChatStreamReader:
 
     def joined(self) -> bytes:
         """Return the joined reply. Raises ReplyMalformed for an invalid or interrupted stream."""
+        self._report = None  # This may run in another thread.
         self._read(b"".join(self._parts))
         if self._problem is not None:
             raise self._problem

@@ -148,6 +148,10 @@ class HttpPolicy:
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
                     packed, _ = pack(asked)
                 raise
+            finally:
+                if stream:
+                    # The context of a captured call lives longer than the call.
+                    reply_listener.set(None)
             if reader:
                 reader.finish()
             return reply
@@ -225,7 +229,7 @@ class HttpPolicy:
         join = _JOINS.get(self._wire)
         if join is None or not got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
             return got.body
-        # A compressed body was not read as it came.
+        # The sizes differ if the body was compressed, or if the gate repeated the call.
         return stream.joined() if stream and stream.size == len(got.body) else join(got.body)
 
     def _refused(self, got: OutboundReply) -> Reply:

@@ -124,7 +124,7 @@ def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _run(job: BackgroundJob) -> bool:
-    """Run the job. Keep the connection if the job has more work: it keeps statements prepared."""
+    """Run the job. Keep the connection if the job has more work: on SQLite, it keeps statements prepared."""
     found = False
     try:
         found = (job.on_full_disk or find_shortage(Place.DATABASE) is None) and _work(job)

@@ -128,7 +128,7 @@ _IS_OVERDUE = {
     "postgresql": "started_at + max_seconds * interval '1 second' <= clock_timestamp()",
     "sqlite": "julianday(started_at) + max_seconds / 86400.0 <= julianday('now')",
 }
-# One statement, because a busy worker runs it every second. Rows are (what, id, detail).
+# One statement, because a busy worker runs it every second or two. Rows are (what, id, detail).
 _UPDATES = """
     SELECT 'claiming' AS what, id, "group" AS detail FROM rollouts_worker
     WHERE state = 'active' AND lease_expires_at >= {now}

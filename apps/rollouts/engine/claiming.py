@@ -12,6 +12,7 @@ from apps.rollouts.database_clock import server_now_sql
 from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.running_collections import RunningCollection, read_running
 from apps.rollouts.models import Collection
+from apps.rollouts.sql_arrays import in_limited
 
 MAX_CLAIM = 64
 """Maximum number of rollouts claimed at a time."""
@@ -78,7 +79,7 @@ _SELECT_QUEUED = """
 _CLAIM = """
     UPDATE rollouts_rollout
     SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s, finished_at = NULL
-    WHERE id IN ({select}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
+    WHERE {selected} RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
 """
 
 
@@ -197,7 +198,7 @@ def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int)
         select = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         parameters = [lease, started, collection_id, lease, *now_parameters, collection_id]
-        cursor.execute(_CLAIM.format(select=select), parameters)
+        cursor.execute(_CLAIM.format(selected=in_limited("id", select)), parameters)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 
 

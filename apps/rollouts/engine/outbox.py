@@ -26,7 +26,7 @@ from apps.tasks.stored_images import Images
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS, LONGEST_FLUSH_SECONDS = 0.05, 1.0
-"""Seconds between two batches of a worker, if few or many workers share the database."""
+"""Least and most seconds between two batches of a worker: the more workers share the database, the longer."""
 BATCHES_PER_SECOND = 50
 """Number of batches per second of all workers together, if LONGEST_FLUSH_SECONDS permits it."""
 MAX_ENDS = 200
@@ -131,11 +131,14 @@ class Outbox:
 
     async def wait_until_stored(self, claim: Claim) -> None:
         """Wait until all events queued so far are stored. Raises NotStored if one of this attempt was rejected."""
+        key = (claim.rollout_id, claim.attempt)
         if self._stored_events < self._queued_events:
             stored = asyncio.get_running_loop().create_future()
-            self._waiters.append(_Waiter(self._queued_events, (claim.rollout_id, claim.attempt), stored))
+            self._waiters.append(_Waiter(self._queued_events, key, stored))
             self._wake.set()
             await stored
+        elif key in self._rejected:
+            raise self._not_stored(key)
 
     def add_end(self, end: End) -> None:
         """Queue the end of an attempt. Only the first end of an attempt is stored."""
@@ -149,9 +152,8 @@ class Outbox:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
-        """Forget what is known of a cancelled attempt."""
+        """Forget the event numbers of a cancelled attempt."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
-        self._rejected.pop((claim.rollout_id, claim.attempt), None)
 
     @property
     def backlog(self) -> int:
@@ -171,6 +173,8 @@ class Outbox:
             await self._flush()
             if self._events or self._ends:
                 self._filled.set()
+            if self.is_full or self._waiters or len(self._events) >= MAX_EVENTS or len(self._ends) >= MAX_ENDS:
+                self._wake.set()
 
     def stop(self) -> None:
         self._stopping = True
@@ -201,16 +205,16 @@ class Outbox:
             self._space.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
-            self._rejected.pop((end.id, end.attempt), None)
         self.unstored -= Counter(end.collection for end in ends)
-        if self._redactions:
+        if self._redactions or self._rejected:
             open_attempts = self._seqs.keys() | self._ends.keys() | {row[:2] for row in self._events}
             self._redactions = {key: found for key, found in self._redactions.items() if key in open_attempts}
+            self._rejected = {key: why for key, why in self._rejected.items() if key in open_attempts}
 
     def _without_gaps(self, end: End) -> End:
-        """Return the end, or a failed one if events of the attempt were rejected before it."""
+        """Return the end, or a failed one in place of a completed one if events of the attempt were rejected."""
         problem = self._rejected.get((end.id, end.attempt))
-        return end if problem is None else unstorable_end(end, problem)
+        return unstorable_end(end, problem) if problem and end.status == "completed" else end
 
     def _wake_waiters(self, number: int) -> None:
         self._stored_events += number
@@ -219,9 +223,12 @@ class Outbox:
             if stored.done():
                 continue
             if attempt in self._rejected:
-                stored.set_exception(NotStored(f"The call could not be stored: {self._rejected[attempt]}"))
+                stored.set_exception(self._not_stored(attempt))
             else:
                 stored.set_result(None)
+
+    def _not_stored(self, attempt: AttemptKey) -> NotStored:
+        return NotStored(f"The call could not be stored: {self._rejected[attempt]}")
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
         """Redact and store a batch. Retry while the database is unavailable; raise permanent errors."""
@@ -256,7 +263,7 @@ class Outbox:
                 await self._store(own, [end])
             except Exception as problem:
                 logger.exception("rollout %s cannot be stored", end.id)
-                self._rejected[end.id, end.attempt] = problem
+                self._rejected[end.id, end.attempt] = _without_frames(problem)
                 await self._store([], [unstorable_end(end, problem)])
         # The events of attempts that have not ended.
         for attempt, rest in by_attempt.items():
@@ -264,7 +271,7 @@ class Outbox:
                 await self._store(rest, [])
             except Exception as problem:
                 logger.exception("%d events of rollout %s cannot be stored", len(rest), attempt[0])
-                self._rejected[attempt] = problem
+                self._rejected[attempt] = _without_frames(problem)
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -295,6 +302,12 @@ class _Batch:
         return record_batch(
             events=self._events, ends=self._ends, now=timezone.now(), may_be_stored=may_be_stored, images=self._images
         )
+
+
+def _without_frames(problem: Exception) -> Exception:
+    """Return the error without its traceback, whose frames refer to the whole batch."""
+    problem.__traceback__ = problem.__context__ = problem.__cause__ = None
+    return problem
 
 
 def _size(row: EventRow) -> int:

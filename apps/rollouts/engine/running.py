@@ -238,7 +238,7 @@ def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: f
     else:
         outcome = {
             "status": Rollout.Status.COMPLETED.value,
-            "reward": verified.reward,
+            "reward": None if verified.reward is None else float(verified.reward),
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "verify_time": verified.duration,

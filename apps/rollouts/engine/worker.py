@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Seconds between two claims, and between two polls for updates. Notifications wake the worker earlier to claim."""
+"""Seconds between two claims, which notifications shorten. Least seconds between two polls for updates."""
 LONGEST_POLL_SECONDS = 2.0
+"""Most seconds between two polls for updates while rollouts run."""
 POLLS_PER_SECOND = 32
 """Number of polls for updates per second of all workers together, if LONGEST_POLL_SECONDS permits it."""
 IDLE_SECONDS = 5.0
@@ -337,11 +338,12 @@ class RolloutWorker(ChannelsWorker):
     async def _wait_for_next_poll(self) -> None:
         """Wait for POLL_SECONDS (longer with many workers). While no rollout runs, wait for IDLE_SECONDS or a claim."""
         workers = len(self._identity.claiming)
-        await asyncio.sleep(min(LONGEST_POLL_SECONDS, max(POLL_SECONDS, workers / POLLS_PER_SECOND)))
+        seconds = min(LONGEST_POLL_SECONDS, max(POLL_SECONDS, workers / POLLS_PER_SECOND))
+        await asyncio.sleep(seconds)
         if not self._seats.taken:
             self._has_claimed.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_SECONDS - POLL_SECONDS):
+                async with asyncio.timeout(IDLE_SECONDS - seconds):
                     await self._has_claimed.wait()
 
     async def _apply_updates(self) -> None:

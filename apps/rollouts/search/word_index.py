@@ -29,7 +29,7 @@ from apps.rollouts.row_statements import execute_with_rows
 from apps.rollouts.search.filters.text_search import MAX_WORDS
 from apps.rollouts.search.trace_words import Words, read_words
 from apps.rollouts.search.word_splitting import BREAK
-from apps.rollouts.sql_arrays import select_pairs
+from apps.rollouts.sql_arrays import in_limited, select_pairs
 from apps.rollouts.trace_payloads import Stored, unpack_each, unpack_few
 
 logger = logging.getLogger(__name__)
@@ -50,13 +50,15 @@ QUIET = timedelta(minutes=5)
 
 # Only these constants are formatted into SQL, never values.
 _AMONG = "IN (SELECT value FROM json_each(%s))"
-_CLAIM = f"""
-    UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE rollout_id IN (
-        SELECT rollout_id FROM rollouts_unindexedrollout
-        WHERE (taken_at IS NULL OR taken_at < %s) AND tries < {MAX_TRIES}
-        ORDER BY tries, taken_at, rollout_id LIMIT {CHUNK} {{lock}}
-    ) RETURNING rollout_id, attempt
+_SELECT_WAITING = f"""
+    SELECT rollout_id FROM rollouts_unindexedrollout
+    WHERE (taken_at IS NULL OR taken_at < %s) AND tries < {MAX_TRIES}
+    ORDER BY tries, taken_at, rollout_id LIMIT {CHUNK}
 """  # noqa: S608
+_CLAIM = """
+    UPDATE rollouts_unindexedrollout SET taken_at = %s, tries = tries + 1 WHERE {selected}
+    RETURNING rollout_id, attempt
+"""
 _SIZES = """
     SELECT rollout_id, SUM(LENGTH(payload)) FROM rollouts_traceevent WHERE rollout_id {rollouts} GROUP BY rollout_id
 """
@@ -157,7 +159,7 @@ def _claim(now: datetime) -> dict[int, int]:
     lock = "FOR UPDATE SKIP LOCKED" if connection.features.has_select_for_update_skip_locked else ""
     given = [connection.ops.adapt_datetimefield_value(at) for at in (now, now - QUIET)]
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM.format(lock=lock), given)
+        cursor.execute(_CLAIM.format(selected=in_limited("rollout_id", _SELECT_WAITING + lock)), given)
         return dict(sorted(cursor.fetchall()))
 
 

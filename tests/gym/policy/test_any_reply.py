@@ -57,7 +57,13 @@ def ask(body, *, wire="chat", content_type="application/json", status=200, obser
         max_tries=1,
         observe=observe,
     )
-    return asyncio.run(policy.ask(msgspec.structs.replace(ASK, on_delta=on_delta)))
+
+    async def call():
+        reply = await policy.ask(msgspec.structs.replace(ASK, on_delta=on_delta))
+        assert reply_listener.get() is None  # The context of the task outlives the call.
+        return reply
+
+    return asyncio.run(call())
 
 
 def stream(*chunks):
@@ -297,7 +303,8 @@ def test_a_stream_that_arrives_in_pieces_is_joined_alike(newline, end):
         for start in range(0, len(body), size):
             reader.feed(body[start : start + size])
         assert outcome_of(reader.joined) == outcome_of(lambda: join_chat_stream(body))
-        assert deltas == [chunk["choices"][0]["delta"] for chunk in chunks[:2]]
+        # No server is known to end lines with a carriage return alone. Its reply is joined at the end.
+        assert deltas == ([] if newline == b"\r" else [chunk["choices"][0]["delta"] for chunk in chunks[:2]])
 
 
 def outcome_of(join):
