@@ -142,7 +142,7 @@ def test_many_workers_store_less_often_but_nothing_that_someone_waits_for_is_del
         async with asyncio.timeout(DEADLINE):
             await outbox.wait_until_stored(claim(1))
         outbox.add_event(claim(1), Prompt(items=[]))
-        outbox.hurry()
+        outbox.store_now()
         await stored(2)
         for _ in range(20):  # enough for a batch
             outbox.add_event(claim(1), Prompt(items=[]))
@@ -150,7 +150,7 @@ def test_many_workers_store_less_often_but_nothing_that_someone_waits_for_is_del
         outbox.add_event(claim(1), Prompt(items=[{"text": "x" * 30_000}]))  # no more space
         await stored(23)
         outbox.share_database(workers=1)
-        outbox.hurry()
+        outbox.store_now()
         outbox.add_event(claim(1), Prompt(items=[]))
         await stored(24)
         outbox.add_event(claim(1), Prompt(items=[]))

@@ -109,7 +109,7 @@ def read_chat_reply(
 ) -> Reply:
     """Return the first choice as items. With `asked_tokens`, add its tokens or a note with the reason for missing ones.
 
-    `known_ids` are those of the conversation.
+    `known_ids` has the token IDs of the previous call of the conversation, and keeps those of this one.
 
     Raises ReplyMalformed, or CallsMissing if the finish reason is tool_calls but the reply has no call.
     """

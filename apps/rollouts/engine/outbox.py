@@ -121,8 +121,8 @@ class Outbox:
         """Store less often if many workers share the database: each batch has a fixed cost."""
         self._flush_seconds = min(LONGEST_FLUSH_SECONDS, max(FLUSH_SECONDS, workers / BATCHES_PER_SECOND))
 
-    def hurry(self) -> None:
-        """Store what is queued without waiting for more."""
+    def store_now(self) -> None:
+        """Store all queued events and ends at once."""
         self._wake.set()
 
     async def wait_for_space(self) -> None:

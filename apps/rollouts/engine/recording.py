@@ -105,7 +105,7 @@ _END = """
     UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
         finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
     FROM {source}
-    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
+    WHERE {among}rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
         AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt, rollouts_rollout.task_id
 """
@@ -116,12 +116,18 @@ _values_of = attrgetter(*_FIELDS)
 _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMNS}.items())
 # Only these constant names are formatted into the SQL, never values. SQLite reads bound values much faster than fields
 # of JSON.
-_SQLITE_END = f"WITH v({', '.join(_FIELDS)}) AS (VALUES {{rows}}) " + _END.format(columns=_SET, now="%s", source="v")
-_POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
+_SQLITE_END = f"WITH v({', '.join(_FIELDS)}) AS (VALUES {{rows}}) " + _END.format(
+    columns=_SET, now="%s", source="v", among=""
+)
 # Without the ids, PostgreSQL reads all rollouts that run or have ended since the last vacuum. With a plain array, it
 # would plan each batch again, because the length of the array changes the estimate.
-_FOUND = "rollouts_rollout.id = ANY(ARRAY(SELECT unnest(%s::bigint[])))"
-_POSTGRES_END = _POSTGRES_END.replace("WHERE ", f"WHERE {_FOUND} AND ")
+_AMONG_IDS = "rollouts_rollout.id = ANY(ARRAY(SELECT unnest(%s::bigint[]))) AND "
+_POSTGRES_END = _END.format(
+    columns=_SET,
+    now="%s::timestamptz",
+    source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})",
+    among=_AMONG_IDS,
+)
 _COUNTERS: dict[str, float] = {
     **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
     **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),

@@ -256,7 +256,7 @@ class RolloutWorker(ChannelsWorker):
             self._is_claiming = False
         self._awaits_results = in_use.awaits_results
         if in_use.awaits_results:
-            self._outbox.hurry()
+            self._outbox.store_now()
         self._seats.set_judge_limits(in_use.judge_shares)
         return fetched if lease == self.lease else Fetched([], has_external=False)
 
