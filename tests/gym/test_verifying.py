@@ -7,7 +7,7 @@ import pytest
 from apps.gym.errors import JudgeError, VerifierError
 from apps.gym.verifiers import verification
 from apps.gym.verifiers.registry import read_verifier
-from apps.gym.verifiers.verification import MAX_ON_LOOP, verify_attempt
+from apps.gym.verifiers.verification import MAX_ON_LOOP, verify_attempt, weigh
 from tests.gym.verifiers.replies import attempt, calls, response, says
 
 ROW = {"expected_answer": "42", "expected_answers": [{"name": "f", "arguments": {}}]}
@@ -88,3 +88,9 @@ def test_a_verifier_that_breaks_is_a_verifier_error():
 def test_without_a_judge_model_verification_fails():
     with pytest.raises(JudgeError, match="no judge model is set"):
         verify({"type": "llm_judge"}, attempt(says("42")))
+
+
+def test_odd_parts_of_a_reply_count_without_their_text():
+    odd = {"type": "future_item", "content": [{"type": "number", "text": 42}]}
+    assert weigh(attempt(odd)) == weigh(attempt({"type": "future_item", "content": []}))
+    assert weigh(attempt(says("x" * 1_000))) == weigh(attempt(says(""))) + 1_000

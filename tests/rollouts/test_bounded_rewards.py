@@ -6,7 +6,10 @@ import json
 import pytest
 from django.db import IntegrityError, transaction
 
+from apps.gym.traces.events import Verification
 from apps.pairs.models import PairSet, PreferencePair
+from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.running import RolloutStats, _end
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout
 from tests.dashboard.pages import signed_in
@@ -42,3 +45,11 @@ def test_the_database_takes_no_reward_beyond_the_bound():
     rollout = make_rollout(make_collection(), reward=1.0, trace=[])
     with pytest.raises(IntegrityError), transaction.atomic():
         Rollout.objects.filter(pk=rollout.pk).update(reward=1.1e100)
+
+
+def test_an_integer_reward_ends_a_rollout_as_a_float():
+    rollout = make_rollout(make_collection(), trace=[])
+    stats = RolloutStats()
+    stats.add(Verification(reward=10**30, stop_reason="answered"))
+    claim = Claim(None, rollout.pk, rollout.collection_id, rollout.task_id, 0, 0, 1, 0, 0)
+    assert type(_end(claim, stats, None, 1.0).reward) is float
