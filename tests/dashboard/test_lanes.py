@@ -1,6 +1,7 @@
 """Captured calls on the trace page: results from later requests, messages, lanes and links."""
 
 import json
+import time
 
 import pytest
 
@@ -165,3 +166,27 @@ def test_a_new_call_brings_the_cards_that_it_changes(db):
         assert isinstance(event, ModelCall)
     # The subagent's first call changes the link of its caller; its result changes the card of the call that asked.
     assert seen == [[1, 2], [2, 3], [1, 4]]
+
+
+def test_a_trace_of_200_calls_opens_within_300_ms_of_server_time(db):
+    recorder = Recorder()
+    main = [SYSTEM, TASK]
+    for number in range(50):
+        ask = asked(f"c{number}", json.dumps({"prompt": f"{PROMPT} {number}"}))
+        recorder.call(main, [ask])
+        sub = [SUBAGENT[0], message("user", f"{PROMPT} {number}")]
+        for turn in range(3):
+            recorder.call(sub, [said(f"Step {turn} of {number}. " * 20)])
+            sub = [*sub, said(f"Step {turn} of {number}. " * 20), message("user", "Go on.")]
+        main = [*main, ask, answered(f"c{number}", f"The sum is {number}.")]
+    assert sum(isinstance(event, ModelCall) for event in recorder.events) == 200
+    stored = make_rollout(make_collection(), trace=recorder.events)
+    client = signed_in()
+    seconds = []
+    for _ in range(4):
+        began = time.process_time()
+        page = client.get(f"/rollouts/{stored.pk}/")
+        seconds.append(time.process_time() - began)
+    assert page.status_code == 200
+    assert "Step 2 of 49." in page.text
+    assert min(seconds) < 0.3, seconds
