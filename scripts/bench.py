@@ -38,7 +38,7 @@ REFERENCE = [
     for where in ("sqlite.inprocess", "sqlite.http", "postgres.http")
     for tokens in ("", ".tokens")
 ]
-LIMITS = {f"engine.{where}": f"engine.limit.{where}" for where in ("sqlite.inprocess", "sqlite.http", "postgres.http")}
+LIMITS = {bench: bench.replace("engine.", "engine.limit.") for bench in REFERENCE}
 """The benchmark of the least work that each benchmark is compared with."""
 BENCHES = [
     *REFERENCE,

@@ -1,18 +1,21 @@
 """The least that a rollout costs: the calls, claims and writes of the reference work, and nothing else.
 
 A rollout makes the same calls with aiohttp and stores one JSON document, on the database of Django's settings. It has
-no leases, limits, retries, checks, redaction or event rows. `engine.sqlite.*` and `engine.postgres.*` are compared with
-it, because the ratio depends less on the machine than milliseconds do.
+no leases, limits, retries, checks, redaction or event rows. With `.tokens`, it reads the token IDs and logprobs of
+every reply and stores them as binary numbers. `engine.sqlite.*` and `engine.postgres.*` are compared with it, because
+the ratio depends less on the machine than milliseconds do.
 """
 
 import asyncio
 import gc
+import struct
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import aiohttp
+import msgspec
 import orjson
 import uvloop
 from channels.layers import get_channel_layer
@@ -20,7 +23,7 @@ from django.db import connection, transaction
 
 from scripts.model_process import mock_model
 from scripts.process_figures import cpu_seconds
-from scripts.reference_work import EXPRESSION, SEATS
+from scripts.reference_work import EXPRESSION, SEATS, TOKENS
 
 CLAIM = 64
 FLUSH_SECONDS = 0.05
@@ -30,24 +33,55 @@ PROMPT = [
     {"role": "system", "content": "You are a helpful assistant. " * 8},
     {"role": "user", "content": "What is 6 * 7? " * 8},
 ]
-_TABLE = "CREATE TABLE limit_rollout (id bigint PRIMARY KEY, status int, attempt int, reward float, trace text)"
+TOKEN_FIELDS = {"logprobs": True, "return_token_ids": True}
+_TABLE = """
+    CREATE TABLE limit_rollout
+    (id bigint PRIMARY KEY, status int, attempt int, reward float, trace text, tokens {binary})
+"""
 _INDEX = "CREATE INDEX limit_queued ON limit_rollout (id) WHERE status = 0"
 _PICK = "SELECT id FROM limit_rollout WHERE status = 0 ORDER BY id LIMIT %s"
 _CLAIM = "UPDATE limit_rollout SET status = 1, attempt = attempt + 1 WHERE id IN ({pick}) RETURNING id, attempt"
-_END = "UPDATE limit_rollout SET status = 2, reward = %s, trace = %s WHERE id = %s AND attempt = %s AND status = 1"
+_END = """
+    UPDATE limit_rollout SET status = 2, reward = %s, trace = %s, tokens = %s
+    WHERE id = %s AND attempt = %s AND status = 1
+"""
 
-Row = tuple[float, str, int, int]
-"""(reward, trace, id, attempt)"""
+Row = tuple[float, str, bytes, int, int]
+"""(reward, trace, tokens, id, attempt)"""
+
+
+class _Logprob(msgspec.Struct, gc=False):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Logprob]
+
+
+class _Choice(msgspec.Struct):
+    message: dict[str, Any]
+    token_ids: list[int] = []
+    logprobs: _Logprobs | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+    usage: dict[str, int]
+    prompt_token_ids: list[int] = []
+
+
+_read_reply = msgspec.json.Decoder(_Reply).decode
 
 
 def measure_limit(bench: str, *, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
     """Return the CPU per rollout. `servers` are the pids of database and Redis."""
-    over_http = ".http" in bench
-    with mock_model(*(() if over_http else EXPRESSION)) as port:
+    over_http, with_tokens = ".http" in bench, bench.endswith(".tokens")
+    with mock_model("--tokens", TOKENS if with_tokens else 0, *(() if over_http else EXPRESSION)) as port:
         _fill(rollouts)
         before = cpu_seconds(*servers)
         cpu, wall = time.process_time(), time.perf_counter()
-        uvloop.run(_Engine(f"http://127.0.0.1:{port}", over_http=over_http).run(rollouts))
+        engine = _Engine(f"http://127.0.0.1:{port}", over_http=over_http, with_tokens=with_tokens)
+        uvloop.run(engine.run(rollouts))
         used, wall = time.process_time() - cpu, time.perf_counter() - wall
         beside = cpu_seconds(*servers) - before
     with connection.cursor() as cursor:
@@ -65,9 +99,10 @@ def measure_limit(bench: str, *, rollouts: int, servers: Sequence[int]) -> dict[
 
 
 class _Engine:
-    def __init__(self, base_url: str, *, over_http: bool) -> None:
+    def __init__(self, base_url: str, *, over_http: bool, with_tokens: bool) -> None:
         self._base_url = base_url
         self._over_http = over_http
+        self._fields = TOKEN_FIELDS if with_tokens else {}
         self._database = ThreadPoolExecutor(1)
         self._ended: list[Row] = []
         self._stored = 0
@@ -100,15 +135,22 @@ class _Engine:
     async def _rollout(self, rollout_id: int, attempt: int) -> None:
         conversation: list[dict[str, Any]] = [*PROMPT]
         steps: list[dict[str, Any]] = []
+        tokens = b""
         tool: Callable[[dict[str, Any]], Awaitable[str]] = self._call_tool if self._over_http else _multiply
         if self._over_http:
             await self._post("/environment/seed_session", {"input": PROMPT})
         while True:
             began = time.perf_counter()
-            asked = {"model": "mock", "messages": conversation, "tools": TOOLS}
-            reply = orjson.loads(await self._post("/v1/chat/completions", asked))
-            said = reply["choices"][0]["message"]
-            steps.append({"said": said, "usage": reply["usage"], "duration": time.perf_counter() - began})
+            asked = {"model": "mock", "messages": conversation, "tools": TOOLS, **self._fields}
+            body = await self._post("/v1/chat/completions", asked)
+            if self._fields:
+                read = _read_reply(body)
+                said, usage = read.choices[0].message, read.usage
+                tokens += _packed(read)
+            else:
+                reply = orjson.loads(body)
+                said, usage = reply["choices"][0]["message"], reply["usage"]
+            steps.append({"said": said, "usage": usage, "duration": time.perf_counter() - began})
             conversation.append(said)
             if not said.get("tool_calls"):
                 break
@@ -119,7 +161,7 @@ class _Engine:
         reward = float(r"\boxed{42}" in said["content"])
         if self._over_http:
             reward = orjson.loads(await self._post("/environment/verify", {"conversation": conversation}))["reward"]
-        self._ended.append((reward, orjson.dumps([conversation, steps]).decode(), rollout_id, attempt))
+        self._ended.append((reward, orjson.dumps([conversation, steps]).decode(), tokens, rollout_id, attempt))
 
     async def _call_tool(self, function: dict[str, Any]) -> str:
         reply = await self._post(f"/environment/{function['name']}", orjson.loads(function["arguments"]))
@@ -147,6 +189,13 @@ class _Engine:
         return await asyncio.get_running_loop().run_in_executor(self._database, work, *args)
 
 
+def _packed(reply: _Reply) -> bytes:
+    choice = reply.choices[0]
+    ids = [*reply.prompt_token_ids, *choice.token_ids]
+    logprobs = [entry.logprob for entry in choice.logprobs.content] if choice.logprobs else []
+    return struct.pack(f"{len(ids)}I{len(logprobs)}f", *ids, *logprobs)
+
+
 async def _multiply(function: dict[str, Any]) -> str:
     left, _, right = orjson.loads(function["arguments"])["expression"].partition("*")
     return str(int(left) * int(right))
@@ -154,9 +203,9 @@ async def _multiply(function: dict[str, Any]) -> str:
 
 def _fill(rollouts: int) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_TABLE)
+        cursor.execute(_TABLE.format(binary=connection.data_types["BinaryField"]))
         cursor.execute(_INDEX)
-        cursor.executemany("INSERT INTO limit_rollout VALUES (%s, 0, 0, NULL, '')", [(pk,) for pk in range(rollouts)])
+        cursor.executemany("INSERT INTO limit_rollout VALUES (%s, 0, 0, NULL, '', NULL)", [(pk,) for pk in range(rollouts)])
 
 
 def _claim() -> list[tuple[int, int]]:
