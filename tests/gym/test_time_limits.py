@@ -1,9 +1,11 @@
 """Time limits stop while the code under them waits for flow control, also in child tasks, and go on afterwards."""
 
 import asyncio
+import time
 
 import pytest
 
+from apps.gym.calls import time_limits
 from apps.gym.calls.time_limits import TimeLimit, stopped_clocks, time_left
 
 
@@ -41,5 +43,51 @@ def test_a_wait_that_outlives_its_limit_changes_nothing():
             waiting = asyncio.create_task(wait_stopped(0.05))
             await asyncio.sleep(0.01)
         await waiting
+
+    asyncio.run(run())
+
+
+async def seconds_until_over(limit, *, inner=0.0):
+    began = time.monotonic()
+    try:
+        with TimeLimit(limit):
+            await wait_stopped(inner)
+            await asyncio.sleep(10)
+    except TimeoutError:
+        return time.monotonic() - began - inner
+    pytest.fail("the limit did not end the sleep")
+
+
+def test_long_limits_share_timers_and_end_on_time(monkeypatch):
+    monkeypatch.setattr(time_limits, "EXACT_SECONDS", 0.0)
+
+    async def run():
+        timers = []
+        loop = asyncio.get_running_loop()
+        call_at = loop.call_at
+        monkeypatch.setattr(loop, "call_at", lambda at, *do, **how: timers.append(at) or call_at(at, *do, **how))
+        with TimeLimit(0.5):
+            pass
+        waits = [seconds_until_over(0.5, inner=0.2 * (number % 2)) for number in range(200)]
+        took = await asyncio.gather(*waits)
+        assert all(0.499 <= each < 2.0 for each in took)
+        # Each `sleep` and each stopped clock also has a timer.
+        assert len(timers) < 2 * len(waits) + 40
+
+    asyncio.run(run())
+
+
+def test_limits_of_two_loops_are_apart(monkeypatch):
+    monkeypatch.setattr(time_limits, "EXACT_SECONDS", 0.0)
+    for _ in range(2):
+        assert asyncio.run(seconds_until_over(0.2)) >= 0.2
+
+
+def test_a_longer_time_is_not_over_with_a_shorter_one(monkeypatch):
+    monkeypatch.setattr(time_limits, "EXACT_SECONDS", 0.0)
+
+    async def run():
+        with TimeLimit(5.0), pytest.raises(TimeoutError), TimeLimit(0.2):
+            await asyncio.sleep(10)
 
     asyncio.run(run())

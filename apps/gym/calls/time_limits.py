@@ -5,6 +5,7 @@ A throttling endpoint must not use up the time limit of a call, attempt or rollo
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,22 +13,53 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
+EXACT_SECONDS = 8.0
+"""Longer limits may end late, by up to 1/PARTS of their time: those that end at about the same time share a timer."""
+PARTS = 100
+
 _innermost: ContextVar["TimeLimit | None"] = ContextVar("time_limit", default=None)
+
+
+class _Groups(threading.local):
+    """Limits of the loop of this thread that end with the same timer, by seconds and number of the timer."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    limits: "dict[tuple[float, float], set[TimeLimit]]" = {}
+
+
+_groups = _Groups()
 
 
 class TimeLimit:
     """Like `asyncio.timeout(seconds)`: raise TimeoutError when the time is over. Can be suspended."""
 
-    was_stopped = False
+    __slots__ = (
+        "_cancels",
+        "_ends_at",
+        "_handle",
+        "_is_open",
+        "_is_over",
+        "_left",
+        "_outer",
+        "_stopped_at",
+        "_stops",
+        "_task",
+        "_together",
+        "_waited",
+        "seconds",
+        "was_stopped",
+    )
+
+    was_stopped: bool
     """True if the clock has been stopped at least once; then `waited` is above 0."""
-    # Defaults of the class, because there is a limit for every call and most are never stopped.
-    _handle: asyncio.TimerHandle | None = None
-    _is_over = False
-    _stops = 0
-    _stopped_at = _waited = 0.0
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self._left = seconds
+        self.was_stopped = self._is_open = self._is_over = False
+        self._stops = 0
+        self._stopped_at = self._waited = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+        self._together: set[TimeLimit] | None = None
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -36,6 +68,7 @@ class TimeLimit:
         self._task, self._cancels = task, task.cancelling()
         self._outer: TimeLimit | None = _innermost.get()
         _innermost.set(self)
+        self._is_open = True
         self._start(loop)
         return self
 
@@ -44,20 +77,37 @@ class TimeLimit:
     ) -> None:
         # Not reset with a token: the loop may close a generator in another context.
         _innermost.set(self._outer)
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._is_open = False
+        if self._together is not None:
+            self._together.discard(self)
+            self._together = None
+        elif self._handle is not None:
+            self._halt()
         # Other cancellations take precedence.
         if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._ends_at = loop.time() + self._left
-        self._handle = loop.call_at(self._ends_at, self._end)
+        self._ends_at = ends_at = loop.time() + self._left
+        if self._left < EXACT_SECONDS:
+            self._handle = loop.call_at(ends_at, self._end)
+            return
+        if _groups.loop is not loop:
+            _groups.loop, _groups.limits = loop, {}
+        key = self.seconds, ends_at * PARTS // self.seconds
+        self._together = _groups.limits.get(key) or _open_group(key, loop)
+        self._together.add(self)
+
+    def _halt(self) -> None:
+        if self._together is not None:
+            self._together.discard(self)
+        elif self._handle is not None:
+            self._handle.cancel()
+        self._together = self._handle = None
 
     def _end(self) -> None:
-        self._handle = None
-        self._is_over = True
+        self._handle = self._together = None
+        self._is_open, self._is_over = False, True
         self._task.cancel()
 
     @property
@@ -78,16 +128,28 @@ class TimeLimit:
             self.was_stopped = True
             self._left = self.left
             self._stopped_at = time.perf_counter()
-            if self._handle is not None:
-                self._handle.cancel()
+            self._halt()
         self._stops += 1
 
     def resume(self) -> None:
         self._stops -= 1
         if not self._stops:
             self._waited += time.perf_counter() - self._stopped_at
-            if self._handle is not None:
+            if self._is_open:
                 self._start(asyncio.get_running_loop())
+
+
+def _open_group(key: tuple[float, float], loop: asyncio.AbstractEventLoop) -> set[TimeLimit]:
+    groups, (seconds, number) = _groups.limits, key
+    if key not in groups:
+        groups[key] = set()
+        loop.call_at((number + 1) * seconds / PARTS, _end_all, groups, key)
+    return groups[key]
+
+
+def _end_all(groups: dict[tuple[float, float], set[TimeLimit]], key: tuple[float, float]) -> None:
+    for limit in groups.pop(key):
+        limit._end()
 
 
 def _open_limits() -> Iterator[TimeLimit]:
