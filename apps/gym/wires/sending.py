@@ -70,7 +70,8 @@ class PlainSender:
 
     def pack(self, body: dict[str, Any]) -> bytes:
         try:
-            return orjson.dumps(body)
+            # A copy, because orjson's bytes occupy up to 16 times their length, and thousands of calls hold theirs.
+            return bytes(memoryview(orjson.dumps(body)))
         except (orjson.JSONEncodeError, TypeError) as error:
             raise PolicyError(f"The conversation cannot be sent as JSON: {error}").permanent() from None
 
