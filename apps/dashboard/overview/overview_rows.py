@@ -108,7 +108,8 @@ def read_failures(collections: Sequence[Collection]) -> list[Failure]:
     """Return failed rollouts of these collections by cause, most frequent first."""
     touched = [collection.pk for collection in collections if collection.failed]
     counted = (
-        Rollout.objects.filter(collection__in=touched or [0], status=Rollout.Status.FAILED)
+        Rollout.objects.filter(collection__in=touched or [0])
+        .exclude(error_kind="")  # failed rollouts, counted from an index
         .order_by()
         .values_list("error_kind", "collection")
         .annotate(count=Count("pk"))
