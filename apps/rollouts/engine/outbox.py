@@ -25,9 +25,9 @@ from apps.tasks.stored_images import Images
 
 logger = logging.getLogger(__name__)
 
-FLUSH_SECONDS, LONGEST_FLUSH_SECONDS = 0.05, 1.0
+FLUSH_SECONDS, LONGEST_FLUSH_SECONDS = 0.05, 3.0
 """Least and most seconds between two batches of a worker: the more workers share the database, the longer."""
-BATCHES_PER_SECOND = 50
+BATCHES_PER_SECOND = 20
 """Number of batches per second of all workers together, if LONGEST_FLUSH_SECONDS permits it."""
 MAX_ENDS = 200
 """Maximum number of ends in a batch. A batch with ends contains all queued events."""
