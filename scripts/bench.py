@@ -7,12 +7,13 @@ calls, 1 verification, zero latency, 256 in flight, traces stored. `.inprocess` 
 CPU per rollout of the worker process, the database and Redis. The mock model and the resource server are not counted,
 because they represent other machines.
 
-`index.*` indexes the words of the rollouts of the reference work. `engine.live_loops` runs 4,096 rollouts with a
-model that takes 5 s per call in one process. `engine.claim` plans 1,000,000 rollouts and measures claims of 64.
-`sandbox.executions` runs one-line programs, each in a fresh sandbox. `calls` measures the CPU of small operations
-that every rollout or request repeats. `figures.postgres` reads the figures of a collection of 1,000,000 rollouts.
-Figures are the median of several fresh processes, if several run. PostgreSQL and Redis are started on private ports;
-a benchmark whose server is not installed is skipped with a message.
+`index.*` indexes the words of the rollouts of the reference work; `index.delay.*` measures how long ended rollouts wait
+for it while others run. `engine.live_loops` runs 4,096 rollouts with a model that takes 5 s per call in one process.
+`engine.claim` plans 1,000,000 rollouts and measures claims of 64. `sandbox.executions` runs one-line programs, each in
+a fresh sandbox. `calls` measures the CPU of small operations that every rollout or request repeats. `figures.postgres`
+reads the figures of a collection of 1,000,000 rollouts. Figures are the median of several fresh processes, if several
+run. PostgreSQL and Redis are started on private ports; a benchmark whose server is not installed is skipped with a
+message.
 """
 
 import argparse
@@ -47,6 +48,8 @@ BENCHES = [
     "engine.claim",
     "index.sqlite",
     "index.postgres",
+    "index.delay.sqlite",
+    "index.delay.postgres",
     "sandbox.executions",
     "calls",
 ]
@@ -62,6 +65,7 @@ BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
     "sandbox.executions": {"per_second": (100.0, math.inf), "wrong": (0, 0)},
     "index.sqlite": {"worker_ms_per_rollout": (0.0, 0.1), "database_ms_per_rollout": (0.0, 0.4)},
     "index.postgres": {"worker_ms_per_rollout": (0.0, 0.1), "database_ms_per_rollout": (0.0, 0.4)},
+    **{f"index.delay.{database}": {"longest_wait_s": (0.0, 60.0)} for database in ("sqlite", "postgres")},
     "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.95, 2.0)},
     "calls": {
         "text_stream_s": (0.0, 1.0),
@@ -108,6 +112,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     bench, rollouts, servers = options.benches[0], options.rollouts, options.servers
     works: dict[str, Callable[[], dict[str, Any]]] = {
         "calls": call_work.measure_calls,
+        "index.delay": lambda: index_work.measure_delay(rollouts=options.indexed),
         "index": lambda: index_work.measure_index(rollouts=rollouts, servers=servers),
         "engine.claim": lambda: queue_work.measure_claims(queued=options.queued),
         "figures.postgres": lambda: figures_work.measure_figures(rollouts=options.queued, servers=servers),
@@ -144,7 +149,7 @@ def repeat(bench: str, options: argparse.Namespace, servers: Servers) -> dict[st
 
 
 def _run(bench: str, options: argparse.Namespace, told: list[str]) -> dict[str, Any]:
-    sizes = [f"--{name}={getattr(options, name)}" for name in ("rollouts", "executions", "loops", "queued")]
+    sizes = [f"--{name}={getattr(options, name)}" for name in ("rollouts", "indexed", "executions", "loops", "queued")]
     with tempfile.TemporaryDirectory(prefix="gymweb-bench-") as var:
         command = [sys.executable, __file__, bench, "--once", "--var", var, *sizes, *told]
         shown: dict[str, Any] = json.loads(subprocess.check_output(command).splitlines()[-1])
@@ -160,6 +165,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--rollouts", type=int, default=2560, help="of the reference work; a multiple of 128")
     parser.add_argument("--runs", type=int, default=5, help="fresh processes of each benchmark of the reference work")
+    parser.add_argument("--indexed", type=int, default=25_600, help="rollouts of index.delay; a multiple of 128")
     parser.add_argument("--loops", type=int, default=4096)
     parser.add_argument("--executions", type=int, default=1000)
     parser.add_argument("--queued", type=int, default=1_000_000)

@@ -1,5 +1,6 @@
 """Work of the benchmarks `index.*`: index the rollouts of the reference work, on the database of Django's settings."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -8,6 +9,8 @@ from typing import Any
 from unittest import mock
 
 from django.db import connection
+from django.db.models import Min
+from django.utils import timezone
 
 from apps.rollouts import row_statements
 from apps.rollouts.models import Rollout, RolloutWords, UnindexedRollout
@@ -15,6 +18,8 @@ from apps.rollouts.search.word_index import index_all, mark_unindexed
 from scripts.model_process import mock_model
 from scripts.process_figures import cpu_seconds
 from scripts.reference_work import EXPRESSION, SEATS, ReferenceWork
+
+LOOK_SECONDS = 0.5
 
 
 def measure_index(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
@@ -45,6 +50,34 @@ def measure_index(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
         "database_ms_per_rollout": round(database / rollouts * 1000, 3),
         "rollouts_per_s": round(rollouts / wall, 1),
         "rollouts": rollouts,
+    }
+
+
+def measure_delay(*, rollouts: int) -> dict[str, Any]:
+    """Return how long ended rollouts waited for the index, at most, while a worker with full seats ran them."""
+    waiting: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_SECONDS):
+            first = UnindexedRollout.objects.aggregate(first=Min("rollout__finished_at"))["first"]
+            waiting.append((timezone.now() - first).total_seconds() if first else 0.0)
+        connection.close()
+
+    watching = threading.Thread(target=watch)
+    with mock_model(*EXPRESSION) as port:
+        work = ReferenceWork(port, over_http=False)
+        watching.start()
+        try:
+            _, wall = work.run(rollouts, seats=SEATS)
+        finally:
+            over.set()
+            watching.join()
+    return {
+        "longest_wait_s": round(max(waiting), 1),
+        "indexed": rollouts - UnindexedRollout.objects.count(),
+        "rollouts": rollouts,
+        "rollouts_per_s": round(rollouts / wall, 1),
     }
 
 

@@ -205,7 +205,8 @@ def _fill(rollouts: int) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_TABLE.format(binary=connection.data_types["BinaryField"]))
         cursor.execute(_INDEX)
-        cursor.executemany("INSERT INTO limit_rollout VALUES (%s, 0, 0, NULL, '', NULL)", [(pk,) for pk in range(rollouts)])
+        rows = [(pk,) for pk in range(rollouts)]
+        cursor.executemany("INSERT INTO limit_rollout VALUES (%s, 0, 0, NULL, '', NULL)", rows)
 
 
 def _claim() -> list[tuple[int, int]]:

@@ -151,11 +151,14 @@ class ReferenceWork:
         self.dataset = make_dataset(environment, tasks=TASKS)
         self.agent = Agent.objects.create(slug="bench", name="bench")
 
-    def run(self, rollouts: int, *, seats: int) -> tuple[float, float]:
-        """Return the CPU and wall-clock seconds of this process for `rollouts` rollouts, a multiple of TASKS."""
-        collection = plan_collection(
+    def plan(self, rollouts: int) -> Collection:
+        return plan_collection(
             Plan(dataset=self.dataset, agent=self.agent, policy_model=self.model, repeats=rollouts // TASKS)
         )
+
+    def run(self, rollouts: int, *, seats: int) -> tuple[float, float]:
+        """Return the CPU and wall-clock seconds of this process for `rollouts` rollouts, a multiple of TASKS."""
+        collection = self.plan(rollouts)
         cpu, wall = time.process_time(), time.perf_counter()
         collection = uvloop.run(finish_collection(collection, progress=lambda _: None, seats=seats))
         used = time.process_time() - cpu, time.perf_counter() - wall
