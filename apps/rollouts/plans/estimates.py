@@ -109,7 +109,8 @@ def _measured(plan: Plan) -> _RolloutUse | None:
 
 
 def _mean_duration(collection: Collection) -> float | None:
-    latest = Rollout.objects.filter(collection=collection, status=Rollout.Status.COMPLETED).order_by("-pk")[:MEASURED]
+    completed = Rollout.objects.of_collection(collection.pk).filter(status=Rollout.Status.COMPLETED)
+    latest = completed.order_by("-pk")[:MEASURED]
     mean: float | None = Rollout.objects.filter(pk__in=latest.values("pk")).aggregate(mean=Avg("duration"))["mean"]
     return mean
 
