@@ -32,7 +32,7 @@ BURST = 64 * MIB
 """Freed bytes of large replies after which memory is returned to the system at once."""
 TOLERATED_GROWTH = 16 * MIB
 """Memory growth since the start, in bytes, above which memory is returned even without a burst."""
-_M_MMAP_THRESHOLD = -3
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 
 
 async def return_freed_memory(memory: MemoryBudget) -> None:
@@ -40,7 +40,7 @@ async def return_freed_memory(memory: MemoryBudget) -> None:
 
     Background jobs share the heap, so memory is also returned while the process is much larger than at its start.
     """
-    _keep_large_blocks_apart()
+    _tune_allocator()
     size_limit, checks = _resident_bytes() + TOLERATED_GROWTH, 0
     while True:
         await asyncio.sleep(CHECK_SECONDS)
@@ -52,14 +52,17 @@ async def return_freed_memory(memory: MemoryBudget) -> None:
             await asyncio.to_thread(_trim)
 
 
-def _keep_large_blocks_apart() -> None:
-    """Make glibc allocate blocks of 1 MiB or more with mmap, so that freeing one returns it to the system.
+def _tune_allocator() -> None:
+    """Keep the memory of the process small.
 
-    By default, glibc raises this threshold after the first large blocks are freed, and then keeps them in its heap.
+    Blocks of 1 MiB or more are allocated with mmap, so that freeing one returns it to the system. By default, glibc
+    raises this threshold after the first large blocks are freed, and then keeps them in its heap.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MIB)
+        # One heap for all threads: the interpreter runs one at a time, and each further heap takes memory.
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def _resident_bytes() -> int:
