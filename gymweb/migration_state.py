@@ -1,16 +1,23 @@
 """Check whether the database schema matches the code, at process start and in /readyz."""
 
 from functools import cache
+from pathlib import Path
+from pkgutil import iter_modules
 
+from django.apps import apps
 from django.db import connection
-from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 
 @cache
 def _known_migrations() -> frozenset[tuple[str, str]]:
-    """Return the migrations in the code by app and name. Cached: building the graph takes 30 ms."""
-    return frozenset(MigrationLoader(None).disk_migrations)
+    """Return the migrations in the code by app and name, from the names of their files: importing them takes 3 MB."""
+    return frozenset(
+        (app.label, module.name)
+        for app in apps.get_app_configs()
+        for module in iter_modules([str(Path(app.path) / "migrations")])
+        if not module.name.startswith("_")
+    )
 
 
 def find_mismatch() -> str:
