@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from gymweb.environment_variables import Environment, SettingRefused
 
-_APP = "allauth.socialaccount.providers.openid_connect"
-ALLAUTH_APPS = ["allauth", "allauth.account", "allauth.socialaccount", _APP]
+ALLAUTH_APPS = ["allauth", "allauth.account", "allauth.socialaccount"]
+"""Without its app for OpenID Connect, which would import 10 MB into every process: see oidc_protocol.py."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class OidcSettings:
                 "token_auth_method": None if self.client_secret else "client_secret_post",
             },
         }
-        provider = "apps.accounts.single_sign_on.oidc_protocol.IdentityProvider"
-        return {"openid_connect": {"provider_class": provider, "APPS": [application] if self.issuer else []}}
+        return {"openid_connect": {"APPS": [application] if self.issuer else []}}
 
 
 def read_oidc(env: Environment) -> OidcSettings:

@@ -1,8 +1,6 @@
 """Encrypt API keys with a key derived from GYMWEB_SECRET_KEY."""
 
-from cryptography.fernet import InvalidToken
-
-from apps.accounts.encryption import cipher_for
+from apps.accounts.encryption import Undecryptable, decrypt, encrypt
 from apps.gym.errors import PolicyError
 
 _PURPOSE = "gymweb.policies.secrets.v1"
@@ -15,13 +13,13 @@ class SecretUnreadable(PolicyError):
 
 
 def encrypt_secret(secret: str) -> str:
-    return cipher_for(_PURPOSE).encrypt(secret.encode()).decode()
+    return encrypt(secret, purpose=_PURPOSE)
 
 
 def decrypt_secret(token: str) -> str:
     try:
-        return cipher_for(_PURPOSE).decrypt(token.encode()).decode()
-    except InvalidToken:
+        return decrypt(token, purpose=_PURPOSE)
+    except Undecryptable:
         raise SecretUnreadable(
             "The stored API key cannot be decrypted: GYMWEB_SECRET_KEY has changed. Enter the key again."
         ) from None

@@ -7,12 +7,11 @@ import time
 from datetime import timedelta
 
 import pyotp
-from cryptography.fernet import InvalidToken
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
-from apps.accounts.encryption import cipher_for
+from apps.accounts.encryption import Undecryptable, decrypt, encrypt
 from apps.accounts.models import SecondFactor, User
 from apps.accounts.second_factor.recovery_codes import delete_recovery_codes, replace_recovery_codes, use_recovery_code
 from apps.accounts.sessions.browser_sessions import end_sessions_of
@@ -53,7 +52,7 @@ def start_setup(*, user: User) -> SecondFactor:
         raise SecondFactorRefused("Set a password first.")
     if needs_code(user):
         raise SecondFactorRefused("Two-factor authentication is already on. Turn it off first to use another app.")
-    secret = cipher_for(_PURPOSE).encrypt(pyotp.random_base32().encode()).decode()
+    secret = encrypt(pyotp.random_base32(), purpose=_PURPOSE)
     started = {"secret_encrypted": secret, "last_step": 0, "created_at": timezone.now()}
     factor, _ = SecondFactor.objects.update_or_create(user=user, defaults=started)
     record(user=user, action="second_factor.start", target=user)
@@ -128,8 +127,8 @@ def check_code(*, user: User, code: str) -> None:
 def read_secret(factor: SecondFactor) -> str:
     """Return the secret in Base32. Raise FactorUnreadable."""
     try:
-        return cipher_for(_PURPOSE).decrypt(factor.secret_encrypted.encode()).decode()
-    except InvalidToken:
+        return decrypt(factor.secret_encrypted, purpose=_PURPOSE)
+    except Undecryptable:
         raise FactorUnreadable(
             "Codes cannot be checked, because GYMWEB_SECRET_KEY has changed. Ask an admin to turn off "
             "two-factor authentication for your account."

@@ -1,4 +1,4 @@
-"""The OpenID Connect code flow with PKCE, state and nonce, by django-allauth.
+"""The OpenID Connect code flow with PKCE, state and nonce, by django-allauth. Imported at the first sign-in.
 
 Only the protocol is django-allauth's. Its pages, its account linking by e-mail and its sign-up are not used: the
 adapter stops its flow as soon as the user is identified.
@@ -10,6 +10,7 @@ from typing import Any
 import requests
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, get_adapter
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin, SocialToken
+from allauth.socialaccount.providers import registry
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
@@ -107,6 +108,9 @@ class Protocol(OpenIDConnectOAuth2Adapter):
 
 class IdentityProvider(OpenIDConnectProvider):
     oauth2_adapter_class = Protocol
+
+
+registry.register(IdentityProvider)
 
 
 class ProviderAdapter(DefaultSocialAccountAdapter):

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from argparse import ArgumentParser
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -148,4 +149,8 @@ def _leave_out_unused_imports() -> None:
     """
     sys.modules.setdefault("OpenSSL", None)  # type: ignore[arg-type]
     os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
+    # Autobahn's client of WAMP, which only its own package imports.
+    client = ModuleType("autobahn.twisted.wamp")
+    client.ApplicationSession = None  # type: ignore[attr-defined]
+    sys.modules.setdefault(client.__name__, client)
     logging.getLogger("autobahn.websocket").setLevel(logging.WARNING)  # It logs that they are disabled.
