@@ -47,14 +47,15 @@ def test_a_wait_that_outlives_its_limit_changes_nothing():
     asyncio.run(run())
 
 
-async def seconds_until_over(limit, *, inner=0.0):
+async def seconds_until_over(limit, *, stopped=0.0):
     began = time.monotonic()
     try:
         with TimeLimit(limit):
-            await wait_stopped(inner)
+            if stopped:
+                await wait_stopped(stopped)
             await asyncio.sleep(10)
     except TimeoutError:
-        return time.monotonic() - began - inner
+        return time.monotonic() - began - stopped
     pytest.fail("the limit did not end the sleep")
 
 
@@ -66,13 +67,34 @@ def test_long_limits_share_timers_and_end_on_time(monkeypatch):
         loop = asyncio.get_running_loop()
         call_at = loop.call_at
         monkeypatch.setattr(loop, "call_at", lambda at, *do, **how: timers.append(at) or call_at(at, *do, **how))
-        with TimeLimit(0.5):
-            pass
-        waits = [seconds_until_over(0.5, inner=0.2 * (number % 2)) for number in range(200)]
-        took = await asyncio.gather(*waits)
+        took = await asyncio.gather(*(seconds_until_over(0.5) for _ in range(200)))
         assert all(0.499 <= each < 2.0 for each in took)
-        # Each `sleep` and each stopped clock also has a timer.
-        assert len(timers) < 2 * len(waits) + 40
+        assert len(timers) < 200 + 40  # each `sleep` also has one
+        took = await asyncio.gather(*(seconds_until_over(0.5, stopped=0.2) for _ in range(200)))
+        assert all(0.49 <= each < 2.0 for each in took)
+
+    asyncio.run(run())
+
+
+def test_limits_that_were_left_keep_no_timers(monkeypatch):
+    monkeypatch.setattr(time_limits, "EXACT_SECONDS", 0.0)
+
+    async def run():
+        for number in range(100):
+            with TimeLimit(3600.0 + number):
+                with TimeLimit(60.0):
+                    await wait_stopped(0)
+                assert time_limits._groups.by_timer
+        assert not time_limits._groups.by_timer
+
+    asyncio.run(run())
+
+
+def test_a_long_limit_is_at_most_a_second_late():
+    async def run():
+        with TimeLimit(86_400.0) as limit:
+            [group] = time_limits._groups.by_timer.values()
+            assert 0 <= group.timer.when() - limit._ends_at <= 1.0
 
     asyncio.run(run())
 

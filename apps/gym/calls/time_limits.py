@@ -14,17 +14,25 @@ from types import TracebackType
 from typing import Self
 
 EXACT_SECONDS = 8.0
-"""Longer limits may end late, by up to 1/PARTS of their time: those that end at about the same time share a timer."""
-PARTS = 100
+"""Limits with at least this time left may end late, because those that end at about the same time share a timer."""
+PARTS, LATEST_SECONDS = 100, 1.0
+"""They are at most 1/PARTS of their time late, and at most LATEST_SECONDS."""
 
 _innermost: ContextVar["TimeLimit | None"] = ContextVar("time_limit", default=None)
 
 
+class _Group(set["TimeLimit"]):
+    """Limits that end with the same timer."""
+
+    timer: asyncio.TimerHandle
+    key: tuple[float, float]
+
+
 class _Groups(threading.local):
-    """Limits of the loop of this thread that end with the same timer, by seconds and number of the timer."""
+    """The groups of the loop of this thread, by the seconds between two timers and the number of the timer."""
 
     loop: asyncio.AbstractEventLoop | None = None
-    limits: "dict[tuple[float, float], set[TimeLimit]]" = {}
+    by_timer: dict[tuple[float, float], _Group] = {}
 
 
 _groups = _Groups()
@@ -36,6 +44,7 @@ class TimeLimit:
     __slots__ = (
         "_cancels",
         "_ends_at",
+        "_group",
         "_handle",
         "_is_open",
         "_is_over",
@@ -44,7 +53,6 @@ class TimeLimit:
         "_stopped_at",
         "_stops",
         "_task",
-        "_together",
         "_waited",
         "seconds",
         "was_stopped",
@@ -59,7 +67,7 @@ class TimeLimit:
         self._stops = 0
         self._stopped_at = self._waited = 0.0
         self._handle: asyncio.TimerHandle | None = None
-        self._together: set[TimeLimit] | None = None
+        self._group: _Group | None = None
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -78,9 +86,8 @@ class TimeLimit:
         # Not reset with a token: the loop may close a generator in another context.
         _innermost.set(self._outer)
         self._is_open = False
-        if self._together is not None:
-            self._together.discard(self)
-            self._together = None
+        if self._group is not None:
+            self._leave_group(self._group)
         elif self._handle is not None:
             self._halt()
         # Other cancellations take precedence.
@@ -93,20 +100,29 @@ class TimeLimit:
             self._handle = loop.call_at(ends_at, self._end)
             return
         if _groups.loop is not loop:
-            _groups.loop, _groups.limits = loop, {}
-        key = self.seconds, ends_at * PARTS // self.seconds
-        self._together = _groups.limits.get(key) or _open_group(key, loop)
-        self._together.add(self)
+            _groups.loop, _groups.by_timer = loop, {}
+        seconds = self.seconds / PARTS
+        seconds = min(seconds, LATEST_SECONDS)
+        key = seconds, ends_at // seconds
+        self._group = _groups.by_timer.get(key) or _open_group(key, loop)
+        self._group.add(self)
+
+    def _leave_group(self, group: _Group) -> None:
+        self._group = None
+        group.discard(self)
+        if not group:
+            group.timer.cancel()
+            _groups.by_timer.pop(group.key, None)
 
     def _halt(self) -> None:
-        if self._together is not None:
-            self._together.discard(self)
+        if self._group is not None:
+            self._leave_group(self._group)
         elif self._handle is not None:
             self._handle.cancel()
-        self._together = self._handle = None
+            self._handle = None
 
     def _end(self) -> None:
-        self._handle = self._together = None
+        self._handle = self._group = None
         self._is_open, self._is_over = False, True
         self._task.cancel()
 
@@ -139,16 +155,16 @@ class TimeLimit:
                 self._start(asyncio.get_running_loop())
 
 
-def _open_group(key: tuple[float, float], loop: asyncio.AbstractEventLoop) -> set[TimeLimit]:
-    groups, (seconds, number) = _groups.limits, key
-    if key not in groups:
-        groups[key] = set()
-        loop.call_at((number + 1) * seconds / PARTS, _end_all, groups, key)
-    return groups[key]
+def _open_group(key: tuple[float, float], loop: asyncio.AbstractEventLoop) -> _Group:
+    groups, (seconds, number) = _groups.by_timer, key
+    group = groups[key] = _Group()
+    group.key, group.timer = key, loop.call_at((number + 1) * seconds, _end_all, groups, group)
+    return group
 
 
-def _end_all(groups: dict[tuple[float, float], set[TimeLimit]], key: tuple[float, float]) -> None:
-    for limit in groups.pop(key):
+def _end_all(groups: dict[tuple[float, float], _Group], group: _Group) -> None:
+    groups.pop(group.key, None)
+    for limit in group:
         limit._end()
 
 
