@@ -405,8 +405,9 @@ class RolloutWorker(ChannelsWorker):
         # Runs concurrently, so that a hanging database does not extend the grace period.
         announcing = asyncio.create_task(self._identity.drain())
         while self._seats.taken and (left := self._leave_at - time.monotonic()) > 0:
-            # In steps, because `stop` may shorten the wait.
+            # In steps, because `stop` may shorten the wait, and because others count on stored results.
             await self._seats.wait(min(left, POLL_SECONDS))
+            self._outbox.store_now()
         await self._seats.cancel_all()
         await announcing
 
