@@ -65,7 +65,10 @@ BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
     "sandbox.executions": {"per_second": (100.0, math.inf), "wrong": (0, 0)},
     "index.sqlite": {"worker_ms_per_rollout": (0.0, 0.1), "database_ms_per_rollout": (0.0, 0.4)},
     "index.postgres": {"worker_ms_per_rollout": (0.0, 0.1), "database_ms_per_rollout": (0.0, 0.4)},
-    **{f"index.delay.{database}": {"longest_wait_s": (0.0, 60.0)} for database in ("sqlite", "postgres")},
+    **{
+        f"index.delay.{database}": {"longest_wait_s": (0.0, 60.0), "indexed_share": (0.9, 1.0)}
+        for database in ("sqlite", "postgres")
+    },
     "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.95, 2.0)},
     "calls": {
         "text_stream_s": (0.0, 1.0),

@@ -54,7 +54,10 @@ def measure_index(*, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
 
 
 def measure_delay(*, rollouts: int) -> dict[str, Any]:
-    """Return how long ended rollouts waited for the index, at most, while a worker with full seats ran them."""
+    """Return how long ended rollouts waited for the index, at most, while a worker with full seats ran them.
+
+    `indexed_share` is the share of rollouts that were indexed when the last one ended.
+    """
     waiting: list[float] = []
     over = threading.Event()
 
@@ -70,12 +73,15 @@ def measure_delay(*, rollouts: int) -> dict[str, Any]:
         watching.start()
         try:
             _, wall = work.run(rollouts, seats=SEATS)
+            left = UnindexedRollout.objects.count()
+            for _ in index_all():
+                pass
         finally:
             over.set()
             watching.join()
     return {
         "longest_wait_s": round(max(waiting), 1),
-        "indexed": rollouts - UnindexedRollout.objects.count(),
+        "indexed_share": round(1 - left / rollouts, 3),
         "rollouts": rollouts,
         "rollouts_per_s": round(rollouts / wall, 1),
     }
