@@ -9,7 +9,10 @@ from urllib.parse import urlsplit
 from gymweb.environment_variables import Environment, SettingRefused
 
 ALLAUTH_APPS = ["allauth", "allauth.account", "allauth.socialaccount"]
-"""Without its app for OpenID Connect, which would import 10 MB into every process: see oidc_protocol.py."""
+"""Without its app for OpenID Connect, which would import 10 MB into every process.
+
+apps/accounts/single_sign_on/oidc_protocol.py does its work.
+"""
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class IdentityProvider(OpenIDConnectProvider):
     oauth2_adapter_class = Protocol
 
 
+# django-allauth's app, which would register its own provider, is not installed.
 registry.register(IdentityProvider)
 
 

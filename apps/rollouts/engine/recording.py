@@ -119,8 +119,8 @@ _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMN
 _SQLITE_END = f"WITH v({', '.join(_FIELDS)}) AS (VALUES {{rows}}) " + _END.format(
     columns=_SET, now="%s", source="v", among=""
 )
-# Without the ids, PostgreSQL reads all rollouts that run or have ended since the last vacuum. The form of the array is
-# that of `in_ids`.
+# Without the ids, PostgreSQL reads all rollouts that run or have ended since the last vacuum. A plain array would be
+# planned each time (see `sql_arrays.in_ids`).
 _AMONG_IDS = "rollouts_rollout.id = ANY(ARRAY(SELECT unnest(%s::bigint[]))) AND "
 _POSTGRES_END = _END.format(
     columns=_SET,

@@ -81,7 +81,7 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
 
 
 def cancel_collection(*, collection: Collection, user: User | None = None) -> Collection:
-    """Cancel queued rollouts; workers drop running ones within a second. Idempotent."""
+    """Cancel queued rollouts; workers cancel running ones when they next poll. Idempotent."""
     unfinished = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
     cancelled = {"state": Collection.State.CANCELLED, "pause_reason": "", "finished_at": timezone.now()}
     # First, in its own transaction: after it, no rollouts are claimed or planned.

@@ -143,14 +143,14 @@ class EmbeddedWorker:
 
 
 def _leave_out_unused_imports() -> None:
-    """Keep Twisted and Autobahn from importing TLS and accelerators for long messages: 5 MB that nothing here uses.
+    """Keep Twisted and Autobahn from importing what nothing here uses: 12 MB of TLS, WAMP and accelerators.
 
     A proxy in front of GymWeb serves TLS, and browsers send short messages.
     """
     sys.modules.setdefault("OpenSSL", None)  # type: ignore[arg-type]
     os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
-    # Autobahn's client of WAMP, which only its own package imports.
+    logging.getLogger("autobahn.websocket").setLevel(logging.WARNING)  # It logs that accelerators are disabled.
+    # Autobahn's package imports this module for one name that only its users need.
     client = ModuleType("autobahn.twisted.wamp")
     client.ApplicationSession = None  # type: ignore[attr-defined]
     sys.modules.setdefault(client.__name__, client)
-    logging.getLogger("autobahn.websocket").setLevel(logging.WARNING)  # It logs that they are disabled.
