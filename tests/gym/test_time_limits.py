@@ -84,8 +84,8 @@ def test_limits_that_were_left_keep_no_timers(monkeypatch):
             with TimeLimit(3600.0 + number):
                 with TimeLimit(60.0):
                     await wait_stopped(0)
-                assert time_limits._groups.by_timer
-        assert not time_limits._groups.by_timer
+                assert time_limits._groups.shared
+        assert not time_limits._groups.shared
 
     asyncio.run(run())
 
@@ -93,7 +93,7 @@ def test_limits_that_were_left_keep_no_timers(monkeypatch):
 def test_a_long_limit_is_at_most_a_second_late():
     async def run():
         with TimeLimit(86_400.0) as limit:
-            [group] = time_limits._groups.by_timer.values()
+            [group] = time_limits._groups.shared.values()
             assert 0 <= group.timer.when() - limit._ends_at <= 1.0
 
     asyncio.run(run())

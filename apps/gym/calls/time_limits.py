@@ -14,25 +14,30 @@ from types import TracebackType
 from typing import Self
 
 EXACT_SECONDS = 8.0
-"""Limits with at least this time left may end late, because those that end at about the same time share a timer."""
+"""A limit ends exactly on time if fewer seconds than these are left. Other limits share timers, and may end late."""
 PARTS, LATEST_SECONDS = 100, 1.0
-"""They are at most 1/PARTS of their time late, and at most LATEST_SECONDS."""
+"""They end at most 1/PARTS of their time late, and at most LATEST_SECONDS."""
 
 _innermost: ContextVar["TimeLimit | None"] = ContextVar("time_limit", default=None)
 
 
 class _Group(set["TimeLimit"]):
-    """Limits that end with the same timer."""
+    """Limits that end with the same timer. `key` is its key in `_Groups.shared`, or None for an exact timer."""
 
     timer: asyncio.TimerHandle
-    key: tuple[float, float]
+    key: tuple[float, float] | None = None
 
 
 class _Groups(threading.local):
-    """The groups of the loop of this thread, by the seconds between two timers and the number of the timer."""
+    """The shared groups of the loop of this thread, by the seconds between two timers and the number of the timer."""
 
     loop: asyncio.AbstractEventLoop | None = None
-    by_timer: dict[tuple[float, float], _Group] = {}
+    shared: dict[tuple[float, float], _Group]
+
+    def of(self, loop: asyncio.AbstractEventLoop) -> dict[tuple[float, float], _Group]:
+        if self.loop is not loop:
+            self.loop, self.shared = loop, {}
+        return self.shared
 
 
 _groups = _Groups()
@@ -45,7 +50,6 @@ class TimeLimit:
         "_cancels",
         "_ends_at",
         "_group",
-        "_handle",
         "_is_open",
         "_is_over",
         "_left",
@@ -66,7 +70,6 @@ class TimeLimit:
         self.was_stopped = self._is_open = self._is_over = False
         self._stops = 0
         self._stopped_at = self._waited = 0.0
-        self._handle: asyncio.TimerHandle | None = None
         self._group: _Group | None = None
 
     def __enter__(self) -> Self:
@@ -86,43 +89,31 @@ class TimeLimit:
         # Not reset with a token: the loop may close a generator in another context.
         _innermost.set(self._outer)
         self._is_open = False
-        if self._group is not None:
-            self._leave_group(self._group)
-        elif self._handle is not None:
-            self._halt()
+        self._halt()
         # Other cancellations take precedence.
         if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._ends_at = ends_at = loop.time() + self._left
+        self._ends_at = loop.time() + self._left
         if self._left < EXACT_SECONDS:
-            self._handle = loop.call_at(ends_at, self._end)
-            return
-        if _groups.loop is not loop:
-            _groups.loop, _groups.by_timer = loop, {}
-        seconds = self.seconds / PARTS
-        seconds = min(seconds, LATEST_SECONDS)
-        key = seconds, ends_at // seconds
-        self._group = _groups.by_timer.get(key) or _open_group(key, loop)
+            self._group = _open_group(self._ends_at, loop)
+        else:
+            self._group = _shared_group(self._ends_at, min(self.seconds / PARTS, LATEST_SECONDS), loop)
         self._group.add(self)
 
-    def _leave_group(self, group: _Group) -> None:
-        self._group = None
+    def _halt(self) -> None:
+        group, self._group = self._group, None
+        if group is None:
+            return
         group.discard(self)
         if not group:
             group.timer.cancel()
-            _groups.by_timer.pop(group.key, None)
-
-    def _halt(self) -> None:
-        if self._group is not None:
-            self._leave_group(self._group)
-        elif self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+            if group.key is not None:
+                _groups.shared.pop(group.key, None)
 
     def _end(self) -> None:
-        self._handle = self._group = None
+        self._group = None
         self._is_open, self._is_over = False, True
         self._task.cancel()
 
@@ -155,15 +146,26 @@ class TimeLimit:
                 self._start(asyncio.get_running_loop())
 
 
-def _open_group(key: tuple[float, float], loop: asyncio.AbstractEventLoop) -> _Group:
-    groups, (seconds, number) = _groups.by_timer, key
-    group = groups[key] = _Group()
-    group.key, group.timer = key, loop.call_at((number + 1) * seconds, _end_all, groups, group)
+def _open_group(ends_at: float, loop: asyncio.AbstractEventLoop) -> _Group:
+    group = _Group()
+    group.timer = loop.call_at(ends_at, _end_all, group)
     return group
 
 
-def _end_all(groups: dict[tuple[float, float], _Group], group: _Group) -> None:
-    groups.pop(group.key, None)
+def _shared_group(ends_at: float, apart: float, loop: asyncio.AbstractEventLoop) -> _Group:
+    """Return the group of the next timer after `ends_at`, with timers `apart` seconds apart."""
+    key = apart, ends_at // apart
+    shared = _groups.of(loop)
+    group = shared.get(key)
+    if group is None:
+        group = shared[key] = _open_group((key[1] + 1) * apart, loop)
+        group.key = key
+    return group
+
+
+def _end_all(group: _Group) -> None:
+    if group.key is not None:
+        _groups.shared.pop(group.key, None)
     for limit in group:
         limit._end()
 
