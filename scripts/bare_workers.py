@@ -64,12 +64,7 @@ def measure(url: str, workers: int, options: argparse.Namespace, *, server: int)
         connection.execute("ANALYZE bare_rollout")
         until = time.time() + WARM_UP + options.seconds + 2
         command = [sys.executable, "-m", "scripts.bare_workers", f"--seats={options.seats // workers}"]
-        command += [
-            f"--rate={options.seats // workers / (options.seats / options.rate)}",
-            f"--until={until}",
-            "--url",
-            url,
-        ]
+        command += [f"--rate={options.rate / workers}", f"--until={until}", f"--url={url}"]
         shares = [range(workers)[first::PROCESSES] for first in range(PROCESSES)]
         running = [subprocess.Popen([*command, "--run", *map(str, share)]) for share in shares if share]
         time.sleep(WARM_UP)

@@ -142,15 +142,11 @@ class _Engine:
         while True:
             began = time.perf_counter()
             asked = {"model": "mock", "messages": conversation, "tools": TOOLS, **self._fields}
-            body = await self._post("/v1/chat/completions", asked)
+            reply = _read_reply(await self._post("/v1/chat/completions", asked))
+            said = reply.choices[0].message
             if self._fields:
-                read = _read_reply(body)
-                said, usage = read.choices[0].message, read.usage
-                tokens += _packed(read)
-            else:
-                reply = orjson.loads(body)
-                said, usage = reply["choices"][0]["message"], reply["usage"]
-            steps.append({"said": said, "usage": usage, "duration": time.perf_counter() - began})
+                tokens += _packed(reply)
+            steps.append({"said": said, "usage": reply.usage, "duration": time.perf_counter() - began})
             conversation.append(said)
             if not said.get("tool_calls"):
                 break

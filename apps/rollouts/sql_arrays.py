@@ -6,12 +6,14 @@ from typing import Any
 
 from django.db import connection
 
+AMONG = "= ANY(ARRAY(SELECT unnest(%s::bigint[])))"
+"""Equal to one of a parameter's ids. PostgreSQL plans `= ANY(%s)` anew for each length of the array."""
+
 
 def in_ids(column: str, ids: Collection[int]) -> tuple[str, Any]:
     """Return a SQL condition that the column is one of the ids, and its parameter."""
     if connection.vendor == "postgresql":
-        # With a plain array, PostgreSQL would plan each time, because the length of the array changes the estimate.
-        return f"{column} = ANY(ARRAY(SELECT unnest(%s::bigint[])))", list(ids)
+        return f"{column} {AMONG}", list(ids)
     return f"{column} IN (SELECT value FROM json_each(%s))", json.dumps(list(ids))  # noqa: S608
 
 

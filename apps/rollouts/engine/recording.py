@@ -12,6 +12,7 @@ from apps.rollouts.engine.collection_limits import lock_collections, settle_coll
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.row_statements import execute_with_rows
 from apps.rollouts.search.word_index import mark_attempts_unindexed
+from apps.rollouts.sql_arrays import AMONG
 from apps.rollouts.trace_images import EventRow, store_event_images
 from apps.rollouts.trace_payloads import pack
 from apps.tasks.stored_images import Images
@@ -119,9 +120,8 @@ _TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_KEY_COLUMNS, **_COLUMN
 _SQLITE_END = f"WITH v({', '.join(_FIELDS)}) AS (VALUES {{rows}}) " + _END.format(
     columns=_SET, now="%s", source="v", among=""
 )
-# Without the ids, PostgreSQL reads all rollouts that run or have ended since the last vacuum. A plain array would be
-# planned each time (see `sql_arrays.in_ids`).
-_AMONG_IDS = "rollouts_rollout.id = ANY(ARRAY(SELECT unnest(%s::bigint[]))) AND "
+# Without the ids, PostgreSQL reads all rollouts that run or have ended since the last vacuum.
+_AMONG_IDS = f"rollouts_rollout.id {AMONG} AND "
 _POSTGRES_END = _END.format(
     columns=_SET,
     now="%s::timestamptz",
