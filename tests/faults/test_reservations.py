@@ -46,16 +46,29 @@ def worker(connection: Any, state: str = "active") -> int:
 
 
 def reserve(
-    connection: Any, one: int, collection: int, wanted: int, judge_calls: int = 0, max_in_flight: int | None = None
+    connection: Any,
+    one: int,
+    collection: int,
+    wanted: int,
+    judge_calls: int = 0,
+    max_in_flight: int | None = None,
+    running: dict[int, int] | None = None,
 ) -> int:
-    sql = "SELECT rollouts_reserve(%s, %s, %s, %s, %s)"
-    return int(connection.execute(sql, [one, collection, wanted, judge_calls, max_in_flight]).fetchone()[0])
+    """Reserve slots. Without `running`, none are given back before."""
+    if running is None:
+        held = "SELECT collection_id, slots FROM rollouts_reservation WHERE worker_id = %s"
+        running = dict(connection.execute(held, [one]).fetchall())
+    given = [one, collection, wanted, judge_calls, max_in_flight, list(running), list(running.values())]
+    sql = "SELECT rollouts_reserve(%s, %s, %s, %s, %s, %s::bigint[], %s::int[])"
+    return int(connection.execute(sql, given).fetchone()[0])
 
 
 def release_unused(connection: Any, one: int, running: dict[int, int]) -> dict[int, int]:
     """Give back what exceeds `running`; return the slots of other workers by collection."""
-    sql = "SELECT * FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])"
-    return dict(connection.execute(sql, [one, list(running), list(running.values())]).fetchall())
+    sql = "SELECT rollouts_release(%s, %s::bigint[], %s::int[])"
+    connection.execute(sql, [one, list(running), list(running.values())])
+    sums = "SELECT collection_id, SUM(slots) FROM rollouts_reservation WHERE worker_id <> %s GROUP BY collection_id"
+    return dict(connection.execute(sums, [one]).fetchall())
 
 
 def test_the_smallest_limit_counts_the_reservations_of_all_workers(planned, connection):
@@ -84,6 +97,14 @@ def test_a_worker_without_a_lease_holds_nothing(planned, connection, state):
     assert reserve(connection, gone, first, 64) == MODEL_LIMIT
     connection.execute("UPDATE rollouts_worker SET state = %s WHERE id = %s", [state, gone])
     assert reserve(connection, heir, first, 64) == MODEL_LIMIT
+
+
+def test_unused_slots_are_given_back_before_more_are_reserved(planned, connection):
+    one, first, second = worker(connection), planned.ids["first"], planned.ids["second"]
+    assert reserve(connection, one, first, 64) == MODEL_LIMIT
+    assert reserve(connection, one, second, 1) == 0
+    assert reserve(connection, one, second, 1, running={first: MODEL_LIMIT - 1}) == 1
+    assert release_unused(connection, worker(connection), {}) == {first: MODEL_LIMIT - 1, second: 1}
 
 
 def test_a_paused_collection_gets_no_slots(planned, connection):
@@ -167,10 +188,10 @@ release_lease(worker_id={one})
 def test_a_claim_does_not_read_rollouts_that_have_ended(planned, connection):
     pk = planned.ids["first"]
     selected = claiming._SELECT_QUEUED.format(
-        lost=claiming._NEVER_LOST, running="", limit=4, lock="FOR UPDATE SKIP LOCKED", now="now()"
+        lost=claiming._NEVER_LOST, running="", lock="FOR UPDATE SKIP LOCKED", now="now()"
     )
     connection.execute("SET enable_sort = off")
     connection.execute("SET enable_seqscan = off")
-    plan = str(connection.execute(f"EXPLAIN {selected}", [pk, worker(connection)]).fetchall())
+    plan = str(connection.execute(f"EXPLAIN {selected}", [pk, worker(connection), 4]).fetchall())
     assert "rollout_queue" in plan
     assert "rollout_page" not in plan

@@ -27,20 +27,24 @@ class Database:
 
     def execute(self, sql, given):
         if "rollouts_reserve(" in sql:
-            _, collection, wanted, *_ = given
+            _, collection, wanted, _, _, *running = given
+            self._release(*running)
             self.changes.append(("reserve", collection, wanted))
             number = min(wanted, self.granted)
             self.stored[collection] = self.stored.get(collection, 0) + number
             self.rows = [(number,)]
-        elif "rollouts_reserved_elsewhere" in sql:
-            running = dict(zip(given[1], given[2], strict=True))
-            self.changes.append(("release", running))
-            self.stored = {pk: min(slots, running.get(pk, 0)) for pk, slots in self.stored.items()}
-            self.rows = [(0,)]
+        elif "rollouts_release" in sql:
+            self.changes.append(("release", dict(zip(given[1], given[2], strict=True))))
+            self._release(*given[1:])
+            self.rows = [("",)]
         else:
             self.rows = [(True, pk, slots) for pk, slots in self.stored.items()] + [(False, SECOND, 3)]
         if self.is_lost:
             raise ConnectionError
+
+    def _release(self, collections, numbers):
+        running = dict(zip(collections, numbers, strict=True))
+        self.stored = {pk: min(slots, running.get(pk, 0)) for pk, slots in self.stored.items()}
 
     def fetchone(self):
         return self.rows[0]
@@ -76,7 +80,7 @@ def test_unused_slots_of_another_collection_are_released_before_more_are_reserve
     mine = Reservations()
     claim(mine, {}, SECOND, 4)
     claim(mine, {SECOND: 1}, FIRST, 3)
-    assert database.changes[1:] == [("release", {SECOND: 1}), ("reserve", FIRST, 3)]
+    assert database.changes[1:] == [("reserve", FIRST, 3)]
     assert database.stored == {SECOND: 1, FIRST: 3}
 
 

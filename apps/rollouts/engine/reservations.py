@@ -27,10 +27,11 @@ _RUNNING_ELSEWHERE = """
 """
 
 
+# Not a join: PostgreSQL would read the reservations of each worker by themselves.
 _RESERVED = """
-    SELECT r.worker_id = %s AS is_own, r.collection_id, SUM(r.slots)
-    FROM rollouts_reservation r JOIN rollouts_worker w ON w.id = r.worker_id
-    WHERE r.slots > 0 AND w.state IN ('active', 'draining') GROUP BY 1, 2
+    SELECT worker_id = %s AS is_own, collection_id, SUM(slots) FROM rollouts_reservation
+    WHERE slots > 0 AND worker_id = ANY(ARRAY(SELECT id FROM rollouts_worker WHERE state IN ('active', 'draining')))
+    GROUP BY 1, 2
 """
 
 
@@ -71,12 +72,9 @@ class Reservations:
 
     def release(self, lease: int, running: Mapping[int, int]) -> None:
         """Release the slots that `running` does not need."""
-        if not self.exceed(running):
-            return
-        own = [list(running), list(running.values())]
-        # As a side effect, the function lowers the slots of this worker to `own`. Its result is not used.
-        self._change("SELECT COUNT(*) FROM rollouts_reserved_elsewhere(%s, %s::bigint[], %s::int[])", [lease, *own])
-        self._slots = +Counter({pk: min(slots, running.get(pk, 0)) for pk, slots in self._slots.items()})
+        if self.exceed(running):
+            self._change("SELECT rollouts_release(%s, %s::bigint[], %s::int[])", [lease, *_columns(running)])
+            self._keep(running)
 
     def reserve(self, collection_id: int, *, wanted: int, judge_calls: int, max_in_flight: int | None) -> int:
         """Reserve slots for up to `wanted` more rollouts of a collection and return their number.
@@ -90,9 +88,10 @@ class Reservations:
         unused = max(0, self._slots[collection_id] - self._running[collection_id])
         if unused >= wanted:
             return wanted
-        self.release(self._lease, self._running + Counter({collection_id: unused}))
-        given = [self._lease, collection_id, wanted - unused, judge_calls, max_in_flight]
-        granted = self._change("SELECT rollouts_reserve(%s, %s, %s, %s, %s)", given)
+        needed = self._running + Counter({collection_id: unused})
+        given = [self._lease, collection_id, wanted - unused, judge_calls, max_in_flight, *_columns(needed)]
+        granted = self._change("SELECT rollouts_reserve(%s, %s, %s, %s, %s, %s::bigint[], %s::int[])", given)
+        self._keep(needed)
         self._slots[collection_id] += granted
         return unused + granted
 
@@ -100,13 +99,21 @@ class Reservations:
         """Count the rollouts that the current claim has taken."""
         self._running[collection_id] += number
 
-    def _change(self, sql: str, given: Sequence[Any]) -> int:
+    def _keep(self, running: Mapping[int, int]) -> None:
+        """Count the slots that are left after the others have been released."""
+        self._slots = +Counter({pk: min(slots, running.get(pk, 0)) for pk, slots in self._slots.items()})
+
+    def _change(self, sql: str, given: Sequence[Any]) -> Any:
         self._is_certain = False
         with connection.cursor() as cursor:
             cursor.execute(sql, given)
-            (number,) = cursor.fetchone()
+            (result,) = cursor.fetchone()
         self._is_certain = True
-        return int(number)
+        return result
+
+
+def _columns(running: Mapping[int, int]) -> list[list[int]]:
+    return [list(running), list(running.values())]
 
 
 def delete_stale_reservations() -> None:
