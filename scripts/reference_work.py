@@ -106,18 +106,21 @@ def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
     """Return rollouts per second, and how many there would be if only the model took time.
 
     `share` is the rate while rollouts wait in the queue: the ideal time of a rollout divided by the mean time between
-    two starts on a seat. `overall` includes filling the seats at the start and emptying them at the end.
+    two starts on a seat. `overall` includes filling the seats at the start and emptying them at the end. `idle_mb` is
+    the memory before, after TASKS rollouts; `rss_mb` is the peak.
     """
     with mock_model("--latency-ms", SLOW_SECONDS * 1000, *EXPRESSION) as port:
         work = ReferenceWork(port, over_http=False, concurrency=loops)
+        work.run(TASKS, seats=TASKS)
+        idle = current_mb()
         cpu, wall = work.run(loops * rounds, seats=loops)
-    starts = [
-        at.timestamp() for at in Rollout.objects.order_by("started_at").values_list("started_at", flat=True) if at
-    ]
+    begun = Rollout.objects.order_by("started_at").values_list("started_at", flat=True)
+    starts = [at.timestamp() for at in begun if at][TASKS:]
     cycle = (statistics.fmean(starts[-loops:]) - statistics.fmean(starts[:loops])) / (rounds - 1)
     ideal = loops / (CALLS * SLOW_SECONDS)
     rate = loops * rounds / wall
     return {
+        "idle_mb": idle,
         "rss_mb": rss_mb(),
         "rollouts_per_s": round(rate, 1),
         "ideal": round(ideal, 1),
@@ -185,6 +188,12 @@ def make_dataset(environment: Environment, *, tasks: int) -> Dataset:
         (Task(dataset=dataset, version=version, index=index, row_json=row) for index in range(tasks)), batch_size=2_000
     )
     return dataset
+
+
+def current_mb() -> int:
+    """Return the memory of this process in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 1024**2
 
 
 def rss_mb() -> int:

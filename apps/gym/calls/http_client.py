@@ -27,6 +27,8 @@ _HAPPY_EYEBALLS_DELAY = 0.25
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Return the addresses of a host for a port. Raises OSError."""
+Body = bytes | Callable[[], bytes] | None
+"""A body, or a function that makes it when it is sent: while a call waits for its reply, nothing holds its request."""
 
 
 class ConnectTimedOut(TimeoutError):
@@ -50,7 +52,7 @@ class HttpClient:
         url: URL,
         *,
         headers: Mapping[str, str],
-        body: bytes | None,
+        body: Body,
         connect_timeout: float,
         streams: bool = False,
     ) -> Awaitable[Reply]:
@@ -61,11 +63,12 @@ class HttpClient:
         HTTP, and the errors of `resolve`.
         """
         origin, prefix = _describe(method, url)
-        length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
+        content = body() if callable(body) else body
+        length = b"" if content is None else b"Content-Length: %d\r\n" % len(content)
         head = prefix + _encode(tuple(headers.items())) + length + b"\r\n"
         if connection := self._take_idle(origin):
-            return connection.ask(head, body, streams=streams)
-        return self._connect_and_ask(origin, connect_timeout, head, body, streams=streams)
+            return connection.ask(head, content, streams=streams)
+        return self._connect_and_ask(origin, connect_timeout, head, content, streams=streams)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -81,7 +84,9 @@ class HttpClient:
         self, origin: Origin, seconds: float, head: bytes, body: bytes | None, *, streams: bool
     ) -> Reply:
         connection = await self._connect(origin, seconds)
-        return await connection.ask(head, body, streams=streams)
+        asking = connection.ask(head, body, streams=streams)
+        del head, body  # thousands of calls wait for replies at the same time
+        return await asking
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
         idle = self._idle.get(origin, [])
@@ -206,7 +211,7 @@ _DEFAULTS = {"User-Agent": "GymWeb", "Accept": "*/*", "Accept-Encoding": "identi
 _DEFAULT_LINES = {name.lower(): f"{name}: {value}\r\n" for name, value in _DEFAULTS.items()}
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def _encode(headers: tuple[tuple[str, str], ...]) -> bytes:
     """Encode the headers of a request. Raise ValueError for headers that must not be set."""
     given = "".join([f"{name}: {value}\r\n" for name, value in headers])

@@ -50,6 +50,19 @@ class Reply:
     `length` is the declared size of the body in bytes, or None. `encoding` is its content encoding.
     """
 
+    __slots__ = (
+        "_buffered",
+        "_chunks",
+        "_connection",
+        "_listener",
+        "_write",
+        "encoding",
+        "headers",
+        "is_complete",
+        "length",
+        "status",
+    )
+
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
         self.headers: CIMultiDict[str] = CIMultiDict()
@@ -137,6 +150,7 @@ class Connection(asyncio.Protocol):
                 self._transport.write(head + body if body else head)
             else:
                 await self._write(head, body)
+            del head, body  # thousands of calls wait for replies at the same time
             while not (reply.is_complete or self._is_reading_paused or (streams and self._began)):
                 await self._wait()
         except BaseException:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from yarl import URL
 
-from apps.gym.calls.http_client import ConnectTimedOut, HttpClient, Resolve, resolve_name, unpack
+from apps.gym.calls.http_client import Body, ConnectTimedOut, HttpClient, Resolve, resolve_name, unpack
 from apps.gym.calls.http_connection import Reply
 from apps.gym.calls.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account, text_width
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_address
@@ -85,7 +85,7 @@ class Outbound:
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: Body = None,
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
         timeout: float,  # noqa: ASYNC109 - not for the whole call, but for each hop
@@ -146,7 +146,7 @@ class Outbound:
         method: str,
         url: URL,
         *,
-        body: bytes | None,
+        body: Body,
         headers: Mapping[str, str] | None,
         cookies: Mapping[str, str] | None,
         limits: _Limits,
@@ -212,7 +212,7 @@ class Outbound:
         method: str,
         url: URL,
         *,
-        body: bytes | None,
+        body: Body,
         headers: Mapping[str, str] | None,
         cookies: dict[str, str],
         limits: _Limits,

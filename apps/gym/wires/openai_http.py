@@ -124,15 +124,15 @@ class HttpPolicy:
         request = REQUESTS[self._wire]
         streams = ask.on_delta is not None and self._wire == "chat"
 
-        def pack(asked: Ask) -> tuple[Any, bool]:
+        def make_body(asked: Ask) -> dict[str, Any]:
             body = request(asked, model_name=self._model_name, dialect=self._dialect)
-            return self.sender.pack({**body, **_STREAMED} if streams else body), has_grammar(body)
+            return {**body, **_STREAMED} if streams else body
 
-        packed, grammar = pack(ask)
-        tries, version, asked = 0, "", ask
+        body = make_body(ask)
+        tries, version, asked, grammar = 0, "", ask, has_grammar(body)
 
         async def send() -> Reply:
-            nonlocal tries, version, asked, packed
+            nonlocal tries, version, asked, body
             tries += 1
             version = self.weights.version
             reader = DeltaReader(ask.on_delta, self._secrets) if streams and ask.on_delta else None
@@ -140,13 +140,13 @@ class HttpPolicy:
             if stream:
                 reply_listener.set(stream.feed)
             try:
-                reply = await self._try_once(packed, ask, tries, stream)
+                reply = await self._try_once(body, ask, tries, stream)
             except TryAgain as again:
                 if reader and reader.has_begun:
                     raise again.error from None
                 if isinstance(again.error, ReplyMalformed):
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
-                    packed, _ = pack(asked)
+                    body = make_body(asked)
                 raise
             finally:
                 if stream:
@@ -161,9 +161,9 @@ class HttpPolicy:
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
-    async def _try_once(self, packed: Any, ask: Ask, tries: int, stream: ChatStreamReader | None) -> Reply:
+    async def _try_once(self, body: dict[str, Any], ask: Ask, tries: int, stream: ChatStreamReader | None) -> Reply:
         try:
-            send = functools.partial(self.sender.send, packed, session=ask.session, tries=tries)
+            send = functools.partial(self.sender.send, body, session=ask.session, tries=tries)
             gate = self._gate
             got = await (gate.send(send, self._report_throttled, patience=ask.patience) if gate else send())
         except EndpointPaused as paused:

@@ -59,11 +59,8 @@ class PackageSender:
     def __repr__(self) -> str:
         return self.servers[0] + self._path
 
-    def pack(self, body: dict[str, Any]) -> dict[str, Any]:
-        return body
-
-    async def send(self, packed: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
-        return reveal_error(await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=packed)))
+    async def send(self, body: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+        return reveal_error(await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=body)))
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
         return await _reply(self._client.get(path, cast_to=httpx2.Response))

@@ -90,7 +90,7 @@ class Reservations:
             return wanted
         needed = self._running + Counter({collection_id: unused})
         given = [self._lease, collection_id, wanted - unused, judge_calls, max_in_flight, *_columns(needed)]
-        granted = self._change("SELECT rollouts_reserve(%s, %s, %s, %s, %s, %s::bigint[], %s::int[])", given)
+        granted = int(self._change("SELECT rollouts_reserve(%s, %s, %s, %s, %s, %s::bigint[], %s::int[])", given))
         self._keep(needed)
         self._slots[collection_id] += granted
         return unused + granted
