@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Django's command line for GymWeb."""
 
+import gc
 import os
 import sys
 
@@ -8,6 +9,8 @@ from gymweb.environment_variables import SettingRefused
 
 
 def main() -> None:
+    # Imports create many objects that stay: searching them for garbage takes an eighth of the CPU time of a start.
+    gc.set_threshold(50_000, 10, 10)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
     from django.core.management import execute_from_command_line
 

@@ -1,9 +1,10 @@
-import sys
 from typing import Any
 
 from django.apps import AppConfig
 from django.core.checks import Tags, register
 from django.db.backends.signals import connection_created
+
+from gymweb.optional_packages import left_out
 
 
 def note_connection(**kwargs: Any) -> None:
@@ -15,12 +16,8 @@ def note_connection(**kwargs: Any) -> None:
 
 def import_rest_framework() -> None:
     """Import Django REST framework without packages of its browsable API and test client: 5 MB of each process."""
-    hidden = {name for name in ("pygments", "requests") if name not in sys.modules}
-    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type]
-    import rest_framework.compat  # noqa: F401
-
-    for name in hidden:
-        del sys.modules[name]
+    with left_out("pygments", "requests"):
+        import rest_framework.compat  # noqa: F401
 
 
 class GymWebConfig(AppConfig):

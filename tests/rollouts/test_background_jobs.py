@@ -6,6 +6,7 @@ import time
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
+from django.db import connection
 
 from apps.accounts.job_declarations import BackgroundJob, background_job, load_job
 from apps.agents.models import Agent
@@ -68,6 +69,40 @@ def test_a_job_runs_only_while_it_has_rows(settings):
         await working
 
     async_to_sync(work)()
+
+
+connections: list[object] = []
+
+
+def note_connection() -> bool:
+    with connection.cursor():
+        connections.append(connection.connection)
+    return False
+
+
+@background_job()
+def note_connection_too() -> bool:
+    return note_connection()
+
+
+def test_jobs_that_are_due_together_share_a_connection_which_is_closed_after_the_last(settings):
+    settings.WORKER_BACKGROUND_JOBS = [
+        "tests.rollouts.test_background_jobs.note_connection",
+        "tests.rollouts.test_background_jobs.note_connection_too",
+    ]
+    connections.clear()
+
+    async def work() -> None:
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=1)
+        working = asyncio.create_task(worker.handle())
+        await wait_until_async(lambda: len(connections) >= 4)
+        worker.stop()
+        await working
+
+    async_to_sync(work)()
+    assert connections[0] is connections[1]
+    assert connections[2] is connections[3]
+    assert connections[1] is not connections[2]
 
 
 BUSY_SECONDS = 30.0

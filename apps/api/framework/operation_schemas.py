@@ -3,7 +3,10 @@
 from http import HTTPStatus
 from typing import Any
 
-from drf_spectacular.openapi import AutoSchema
+from apps.api.framework.request_factory import import_request_factory_lazily
+
+with import_request_factory_lazily():
+    from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import get_doc
 from drf_spectacular.utils import Direction
 from rest_framework import serializers

@@ -22,6 +22,8 @@ from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
 
 POLL_SECONDS = 1.0
+EARLY_SECONDS = 0.1
+"""A job may run this much before it is due, so that jobs of equal intervals keep running together."""
 
 InDatabase = Callable[..., Coroutine[Any, Any, Any]]
 """Run a function on the database thread of the worker."""
@@ -76,7 +78,7 @@ class BackgroundJobs:
 
     def _due(self) -> list[BackgroundJob]:
         now = time.monotonic()
-        ready = [job for job in self._jobs if now - self._ran_at[job.path] >= job.every]
+        ready = [job for job in self._jobs if now - self._ran_at[job.path] >= job.every - EARLY_SECONDS]
         waits = self._waiting()
         return [job for job in ready if waits.get(job.path, True)]
 
@@ -105,7 +107,7 @@ class BackgroundJobs:
                 self._ran_at[job.path] = time.monotonic()
                 found = False
                 try:
-                    found = await loop.run_in_executor(thread, _run, job)
+                    found = await loop.run_in_executor(thread, _run, job, len(jobs) > 1)
                     self._logs[job.path].works()
                 except Exception as problem:
                     self._logs[job.path].failed(problem)
@@ -123,14 +125,15 @@ def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:
     return f"SELECT {', '.join(parts)}", given
 
 
-def _run(job: BackgroundJob) -> bool:
-    """Run the job. Keep the connection if the job has more work: on SQLite, it keeps statements prepared."""
-    found = False
+def _run(job: BackgroundJob, others_follow: bool) -> bool:
+    """Run the job. Keep the connection for its further work or for other jobs: on SQLite, opening it takes long."""
+    is_needed = False
     try:
         found = (job.on_full_disk or find_shortage(Place.DATABASE) is None) and _work(job)
+        is_needed = found or others_follow
         return found
     finally:
-        if not found or process_exit.is_leaving():
+        if not is_needed or process_exit.is_leaving():
             connection.close()
 
 

@@ -62,7 +62,8 @@ class DatabaseThread:
         """
         logged = 0.0
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            # A call that hangs from now on is logged after HANGING_SECONDS.
+            await asyncio.sleep(CHECK_SECONDS if logged else max(0.1, HANGING_SECONDS - self.seconds_hanging))
             if self.seconds_hanging > max(HANGING_SECONDS, 2 * logged):
                 logged = self.seconds_hanging
                 logger.warning("the database has not answered for %.0f s (%s)", logged, waiting())

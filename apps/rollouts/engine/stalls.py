@@ -10,7 +10,7 @@ import traceback
 logger = logging.getLogger(__name__)
 
 STALL_SECONDS = 1.0
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.5
 
 
 class StallWatch:
@@ -36,10 +36,12 @@ class StallWatch:
         self._handle = self._loop.call_later(_TICK_SECONDS, self._tick)
 
     def _watch(self) -> None:
-        reported_tick = 0.0
-        while not self._stop.wait(_TICK_SECONDS):
+        wait, reported_tick = _TICK_SECONDS, 0.0
+        while not self._stop.wait(wait):
             last_tick = self._last_tick
-            if time.monotonic() - last_tick < STALL_SECONDS + _TICK_SECONDS or reported_tick == last_tick:
+            left = last_tick + STALL_SECONDS + _TICK_SECONDS - time.monotonic()
+            wait = left if left > 0 else _TICK_SECONDS
+            if left > 0 or reported_tick == last_tick:
                 continue
             reported_tick = last_tick
             where = _describe_stack(self._loop_thread)

@@ -112,8 +112,7 @@ class Throttles:
 def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "") -> Grant:
     """Merge a report into the row of the endpoint, and return a grant. Times are by the clock of the database."""
     with transaction.atomic():
-        Throttle.objects.get_or_create(**endpoint.key)
-        throttle = Throttle.objects.select_for_update().get(**endpoint.key)
+        throttle, _ = Throttle.objects.select_for_update().get_or_create(**endpoint.key)
         now = _server_seconds()
         control = msgspec.convert(throttle.control, RateControl)
         grant = control.exchange(holder, report, now)

@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 from apps.accounts.telemetry.exporters import start_telemetry
 from apps.rollouts.management.options import read_seats
 from gymweb.folders import PRIVATE_MASK
+from gymweb.optional_packages import left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,14 +144,17 @@ class EmbeddedWorker:
 
 
 def _leave_out_unused_imports() -> None:
-    """Keep Twisted and Autobahn from importing what nothing here uses: 12 MB of TLS, WAMP and accelerators.
+    """Keep Twisted and Autobahn from importing what nothing here uses: 15 MB of TLS, WAMP, colors and accelerators.
 
     A proxy in front of GymWeb serves TLS, and browsers send short messages.
     """
     sys.modules.setdefault("OpenSSL", None)  # type: ignore[arg-type]
     os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
     logging.getLogger("autobahn.websocket").setLevel(logging.WARNING)  # It logs that accelerators are disabled.
-    # Autobahn's package imports this module for one name that only its users need.
-    client = ModuleType("autobahn.twisted.wamp")
-    client.ApplicationSession = None  # type: ignore[attr-defined]
-    sys.modules.setdefault(client.__name__, client)
+    # Autobahn imports these classes for its users of WAMP only.
+    for name, classes in {"twisted.wamp": ["ApplicationSession"], "wamp.message": ["Message", "Welcome"]}.items():
+        stub = ModuleType(f"autobahn.{name}")
+        vars(stub).update({one: type(one, (), {}) for one in classes})
+        sys.modules.setdefault(stub.__name__, stub)
+    with left_out("click"):
+        import autobahn.util  # noqa: F401

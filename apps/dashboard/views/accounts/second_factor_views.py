@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import segno
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -38,6 +37,9 @@ def _page(request: PageRequest, *, status: int = 200, **context: Any) -> HttpRes
         secret = read_secret(factor)
         context["secret"] = " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
         # Dark on white in both themes: scanners need the contrast.
+        # Imported here, because few requests need it.
+        import segno
+
         context["qr_code"] = segno.make(setup_uri(factor)).svg_data_uri(scale=5, light="#fff")
         context.setdefault("code_form", AppCodeForm())
     else:
