@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from django.db.models import Prefetch
 from django.http import QueryDict
 
-from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused, Term, Text, write_term
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
@@ -92,8 +93,8 @@ class RolloutList:
         if not self.is_understood:
             return Page(rows=[], after="", is_first=True)
         # Select the ids first, then load the rows of one page: sorting narrow rows is fast.
-        page = self.cut(self.narrow(rollouts.select_related(None).only(*_CURSOR)), self.after)
-        found = rollouts.in_bulk([row.pk for row in page.rows])
+        page = self.cut(self.narrow(rollouts.only(*_CURSOR)), self.after)
+        found = _shown_rollouts().in_bulk([row.pk for row in page.rows])
         rows = [found[row.pk] for row in page.rows if row.pk in found]
         return Page(rows=rows, after=page.after, is_first=page.is_first)
 
@@ -136,6 +137,14 @@ class RolloutList:
     def reversed(self) -> "RolloutList":
         order = self.key if self.descending else f"-{self.key}"
         return RolloutList(self.text, self.parsed, order, "", self.refusal, self.knows_sort)
+
+
+def _shown_rollouts() -> RolloutQuerySet:
+    """Return rollouts with all related rows that the table shows, without their long fields."""
+    collections = Collection.objects.select_related("policy_model", "agent").defer("snapshot", "prompt_template")
+    # Rollouts of a page share few collections. A join would read and parse the collection once for each rollout.
+    shared = Prefetch("collection", collections)
+    return Rollout.objects.select_related("task").prefetch_related(shared).defer("task__row_json")
 
 
 def _terms_of(given: QueryDict) -> Iterator[str]:

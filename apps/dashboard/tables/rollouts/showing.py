@@ -28,9 +28,6 @@ from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_q
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import Page
 
-UNSEEN = ("task__row_json", "collection__snapshot", "collection__prompt_template")
-"""Fields that the table does not show and that may be long."""
-
 
 @dataclass(frozen=True)
 class View:
@@ -55,7 +52,7 @@ def show_table(
     too_slow = ""
     try:
         with limit_query_time(there.parsed):
-            page = there.page(rollouts.defer(*UNSEEN))
+            page = there.page(rollouts)
     except FilterTooSlow as slow:
         too_slow = str(slow)
     add_texts(page.rows, shown)

@@ -16,7 +16,6 @@ from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest, read_number
 from apps.dashboard.forms.collection_forms import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import show_errors
-from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.overview.agent_snippets import Snippet, write_snippets
 from apps.dashboard.overview.collection_progress import read_progress
 from apps.dashboard.overview.collection_results import read_results
@@ -163,7 +162,7 @@ def _figures(request: PageRequest, collection: Collection, *, may_wait: bool) ->
 def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dict[str, Any]:
     """Return the context of the table of rollouts, with facet counts if they are fast."""
     there = RolloutList.read(request.GET, sort=OLDEST)
-    rollouts = followed_rollouts().of_collection(collection.pk)
+    rollouts = Rollout.objects.of_collection(collection.pk)
     context = {
         "collection": collection,
         **show_table(request.GET, rollouts, request.user, there, collection=collection),

@@ -14,7 +14,6 @@ from apps.accounts.permissions import Permission, allow
 from apps.accounts.table_preferences import arrange_table, delete_view, save_view
 from apps.dashboard.chrome.page_answers import answer, carry_out, show_refusal, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest, read_number
-from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.tables.rollouts.columns import DENSITIES, TABLE, known_columns
 from apps.dashboard.tables.rollouts.facets import read_facets
 from apps.dashboard.tables.rollouts.listing import RolloutList
@@ -28,7 +27,7 @@ from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_q
 
 @allow(GET=Permission.READ)
 def rollout_list(request: PageRequest) -> HttpResponse:
-    context = show_table(request.GET, followed_rollouts(), request.user, RolloutList.read(request.GET))
+    context = show_table(request.GET, Rollout.objects.all(), request.user, RolloutList.read(request.GET))
     return answer(request, "rollouts/list.html", context, part="rollouts")
 
 
