@@ -115,6 +115,12 @@ def _api_lists(filled: Filled, rows: Rows) -> Table:
         "api rollouts, deep": [f"{api}?cursor={cursor}" for cursor in deep],
         "api rollouts, of a collection, deep": [f"{within}&cursor={cursor}" for cursor in deep],
         "api rollouts, failed of a collection, deep": [f"{within}&status=failed&cursor={cursor}" for cursor in deep],
+        **{
+            f"api rollouts, of a collection, by {order}": [
+                f"{api}?collection={pk}&ordering={order}" for pk in filled.collections
+            ]
+            for order in ("turns", "-tokens", "cost")
+        },
         "api rollouts, oldest first, deep": [f"{within}&ordering=id&cursor={cursor}" for cursor in oldest],
         "api rollouts, of a task": [f"{api}?task={pk}" for pk in rows.tasks],
         "api rollout": [f"{api}{pk}/" for pk in rows.traced],

@@ -51,8 +51,10 @@ class KeysetPagination(BasePagination):
         else:
             sort = view.orders[ordering.removeprefix("-")]
             with_values, without_values = view.expect(request, sort)
+            # Sorting narrow rows is fast, so the other fields are read afterwards, of one page only.
+            narrow = queryset.select_related(None).prefetch_related(None).only("pk", sort.marker)
             page = page_by_column(
-                queryset.annotate(sorted_by=sort.values),
+                narrow.annotate(sorted_by=sort.values),
                 "sorted_by",
                 str(place or ""),
                 marker=sort.marker,
@@ -61,7 +63,8 @@ class KeysetPagination(BasePagination):
                 without_values=without_values,
                 size=limit,
             )
-            rows, last_key = page.rows, page.after or None
+            found = queryset.in_bulk([row.pk for row in page.rows])
+            rows, last_key = [found[row.pk] for row in page.rows if row.pk in found], page.after or None
         written = urlsafe_b64encode(orjson.dumps([ordering, last_key])).decode().rstrip("=")
         self.next_cursor = None if last_key is None else written
         return rows
