@@ -107,7 +107,7 @@ def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
 
     `share` is the rate while rollouts wait in the queue: the ideal time of a rollout divided by the mean time between
     two starts on a seat. `overall` includes filling the seats at the start and emptying them at the end. `idle_mb` is
-    the memory before, after TASKS rollouts; `rss_mb` is the peak.
+    the memory after TASKS rollouts, before the measured ones; `rss_mb` is the peak.
     """
     with mock_model("--latency-ms", SLOW_SECONDS * 1000, *EXPRESSION) as port:
         work = ReferenceWork(port, over_http=False, concurrency=loops)

@@ -55,6 +55,18 @@ def test_three_rows_take_as_many_queries_as_one(reader, noun):
     assert len(one) <= 3  # the key, the rows, and at most one prefetch
 
 
+@pytest.mark.parametrize("noun", ["collections", "rollouts"])
+def test_every_order_lists_every_row_in_both_directions(viewer, noun):
+    MAKERS[noun](), MAKERS[noun](), MAKERS[noun]()
+    view = {prefix: view for prefix, view, _ in router.registry}[noun]
+    ids = sorted(view.queryset.model.objects.values_list("pk", flat=True))
+    assert len(ids) == 3
+    for name in view.orders:
+        for sign in ("", "-"):
+            pages = read_pages(viewer, f"/api/v1/{noun}/?limit=2&ordering={sign}{name}")
+            assert sorted(pk for page in pages for pk in page) == ids
+
+
 @pytest.mark.parametrize("noun", LISTS)
 def test_a_row_of_the_list_can_be_read_by_itself(reader, noun):
     row = MAKERS[noun]()

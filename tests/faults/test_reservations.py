@@ -54,7 +54,7 @@ def reserve(
     max_in_flight: int | None = None,
     running: dict[int, int] | None = None,
 ) -> int:
-    """Reserve slots. Without `running`, none are given back before."""
+    """Reserve slots. Without `running`, no slots are released first."""
     if running is None:
         held = "SELECT collection_id, slots FROM rollouts_reservation WHERE worker_id = %s"
         running = dict(connection.execute(held, [one]).fetchall())
@@ -188,10 +188,10 @@ release_lease(worker_id={one})
 def test_a_claim_does_not_read_rollouts_that_have_ended(planned, connection):
     pk = planned.ids["first"]
     selected = claiming._SELECT_QUEUED.format(
-        lost=claiming._NEVER_LOST, running="", lock="FOR UPDATE SKIP LOCKED", now="now()"
+        lost=claiming._NEVER_LOST, running="", limit=4, lock="FOR UPDATE SKIP LOCKED", now="now()"
     )
     connection.execute("SET enable_sort = off")
     connection.execute("SET enable_seqscan = off")
-    plan = str(connection.execute(f"EXPLAIN {selected}", [pk, worker(connection), 4]).fetchall())
+    plan = str(connection.execute(f"EXPLAIN {selected}", [pk, worker(connection)]).fetchall())
     assert "rollout_queue" in plan
     assert "rollout_page" not in plan

@@ -87,6 +87,22 @@ def test_a_connection_is_used_again_and_carries_one_request_at_a_time():
     assert b"Accept: text/plain\r\n" in head and b"Accept: */*" not in head
 
 
+def test_a_body_that_cannot_be_encoded_closes_its_connection():
+    server = Server(HELLO, HELLO, HELLO)
+
+    def encode():
+        raise ValueError("no JSON")
+
+    async def work(get):
+        for _ in range(2):  # on a new connection, then on a used one
+            with pytest.raises(ValueError, match="no JSON"):
+                await get(body=encode)
+            assert await get(body=lambda: b"{}") == (200, b"hello")
+
+    talk(server, work)
+    assert [body for _, body in server.requests] == [b"{}", b"{}"]
+
+
 def test_a_connection_that_has_been_idle_for_long_is_not_used_again(monkeypatch):
     monkeypatch.setattr(http_connection, "KEEP_ALIVE", 0.0)
     server = Server(HELLO, HELLO)

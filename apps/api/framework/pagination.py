@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from apps.api.framework.problems import bad_query
-from apps.rollouts.search.keyset_pages import page_by_column
+from apps.rollouts.search.keyset_pages import Page, Sort, page_by_column
 
 PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
 DEFAULT_LIMIT = 50
@@ -51,23 +51,25 @@ class KeysetPagination(BasePagination):
         else:
             sort = view.orders[ordering.removeprefix("-")]
             with_values, without_values = view.expect(request, sort)
-            # Sorting narrow rows is fast, so the other fields are read afterwards, of one page only.
-            narrow = queryset.select_related(None).prefetch_related(None).only("pk", sort.marker)
-            page = page_by_column(
-                narrow.annotate(sorted_by=sort.values),
-                "sorted_by",
-                str(place or ""),
-                marker=sort.marker,
+            page = self.sort(
+                queryset,
+                sort,
+                view,
+                after=str(place or ""),
                 descending=ordering.startswith("-"),
                 with_values=with_values,
                 without_values=without_values,
                 size=limit,
             )
-            found = queryset.in_bulk([row.pk for row in page.rows])
-            rows, last_key = [found[row.pk] for row in page.rows if row.pk in found], page.after or None
+            rows, last_key = page.rows, page.after or None
         written = urlsafe_b64encode(orjson.dumps([ordering, last_key])).decode().rstrip("=")
         self.next_cursor = None if last_key is None else written
         return rows
+
+    def sort(self, queryset: Any, sort: Sort, view: Any, *, after: str, **options: Any) -> Page[Any]:
+        return page_by_column(
+            queryset.annotate(sorted_by=sort.values), "sorted_by", after, marker=sort.marker, **options
+        )
 
     def get_paginated_response(self, data: Any) -> Response:
         next_url = replace_query_param(self.url, "cursor", self.next_cursor) if self.next_cursor else None

@@ -1,5 +1,6 @@
 """Rollouts and their traces."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -30,7 +31,7 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
 from apps.rollouts.search.filters.query_time_limit import limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
-from apps.rollouts.search.keyset_pages import SORTS, Sort, expect_values
+from apps.rollouts.search.keyset_pages import SORTS, Page, Sort, expect_values
 from apps.rollouts.steering.controls import resolve_flag
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 from apps.tasks.stored_images import with_images
@@ -155,6 +156,12 @@ class RolloutPagination(KeysetPagination):
         self.unindexed = count_unindexed() if parsed.asks_for("text") else None
         with limit_query_time(parsed, always=True):
             return super().paginate_queryset(queryset, request, view)
+
+    def sort(self, queryset: Any, sort: Sort, view: Any, *, after: str, **options: Any) -> Page[Any]:
+        """Sort narrow rows, which is fast, then read the other fields of one page."""
+        page = super().sort(queryset.only("pk", sort.marker), sort, view, after=after, **options)
+        found = view.get_queryset().in_bulk([row.pk for row in page.rows])
+        return replace(page, rows=[found[row.pk] for row in page.rows if row.pk in found])
 
     def get_paginated_response(self, data: Any) -> Response:
         response = super().get_paginated_response(data)

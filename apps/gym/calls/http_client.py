@@ -28,7 +28,7 @@ _HAPPY_EYEBALLS_DELAY = 0.25
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Return the addresses of a host for a port. Raises OSError."""
 Body = bytes | Callable[[], bytes] | None
-"""A body, or a function that makes it when it is sent: while a call waits for its reply, nothing holds its request."""
+"""A body, or a function that encodes it. The encoded body is not kept while the call waits for its reply."""
 
 
 class ConnectTimedOut(TimeoutError):
@@ -63,12 +63,10 @@ class HttpClient:
         HTTP, and the errors of `resolve`.
         """
         origin, prefix = _describe(method, url)
-        content = body() if callable(body) else body
-        length = b"" if content is None else b"Content-Length: %d\r\n" % len(content)
-        head = prefix + _encode(tuple(headers.items())) + length + b"\r\n"
+        head = prefix + _encode(tuple(headers.items()))
         if connection := self._take_idle(origin):
-            return connection.ask(head, content, streams=streams)
-        return self._connect_and_ask(origin, connect_timeout, head, content, streams=streams)
+            return _ask(connection, head, body, streams=streams)
+        return self._connect_and_ask(origin, connect_timeout, head, body, streams=streams)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -81,12 +79,10 @@ class HttpClient:
         await asyncio.sleep(0)  # connections close in the next iteration of the loop
 
     async def _connect_and_ask(
-        self, origin: Origin, seconds: float, head: bytes, body: bytes | None, *, streams: bool
+        self, origin: Origin, seconds: float, head: bytes, body: Body, *, streams: bool
     ) -> Reply:
         connection = await self._connect(origin, seconds)
-        asking = connection.ask(head, body, streams=streams)
-        del head, body  # thousands of calls wait for replies at the same time
-        return await asking
+        return await _ask(connection, head, body, streams=streams)
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
         idle = self._idle.get(origin, [])
@@ -164,6 +160,17 @@ class HttpClient:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
+
+
+def _ask(connection: Connection, head: bytes, body: Body, *, streams: bool) -> Awaitable[Reply]:
+    """Complete the head, and send the request on an open connection."""
+    try:
+        content = body() if callable(body) else body
+    except BaseException:
+        connection.abort()
+        raise
+    length = b"" if content is None else b"Content-Length: %d\r\n" % len(content)
+    return connection.ask(head + length + b"\r\n", content, streams=streams)
 
 
 def _read_error(task: "asyncio.Future[list[str]]") -> None:

@@ -17,6 +17,7 @@ from django.db import connection
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.job_declarations import BackgroundJob, Thread, load_job
 from apps.accounts.outage_log import RetryLog
+from apps.accounts.outages import drop_broken_connection
 from apps.accounts.telemetry.spans import SILENT, current_tracer, mark_failed
 from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
@@ -128,6 +129,7 @@ def _compile(jobs: list[BackgroundJob]) -> tuple[str, tuple[Any, ...]]:
 def _run(job: BackgroundJob, others_follow: bool) -> bool:
     """Run the job. Keep the connection for its further work or for other jobs: on SQLite, opening it takes long."""
     is_needed = False
+    drop_broken_connection()
     try:
         found = (job.on_full_disk or find_shortage(Place.DATABASE) is None) and _work(job)
         is_needed = found or others_follow

@@ -74,7 +74,7 @@ _SELECT_QUEUED = """
         AND EXISTS (SELECT 1 FROM rollouts_worker w
             WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > {now})
         {running}
-    ORDER BY lost, id LIMIT %s {lock}
+    ORDER BY lost, id LIMIT {limit} {lock}
 """
 _CLAIM = """
     UPDATE rollouts_rollout
@@ -194,9 +194,10 @@ def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int)
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
     with connection.cursor() as cursor:
         now, now_parameters = server_now_sql()
-        select = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now)
+        # The limit is part of the SQL: with a parameter, PostgreSQL would not cache the plan.
+        select = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
-        parameters = [lease, started, collection_id, lease, *now_parameters, collection_id, limit]
+        parameters = [lease, started, collection_id, lease, *now_parameters, collection_id]
         cursor.execute(_CLAIM.format(selected=in_limited("id", select)), parameters)
         return [Claim(lease, *row) for row in cursor.fetchall()]
 

@@ -97,9 +97,6 @@ def keep_plans() -> None:
 
         connection.connection.cursor_factory = ServerBindingCursor
         connection.connection.prepare_threshold = PREPARE_THRESHOLD
-        # Otherwise PostgreSQL plans a prepared statement five more times, and one with a LIMIT each time.
-        with connection.cursor() as cursor:
-            cursor.execute("SET plan_cache_mode = force_generic_plan")
 
 
 def _close_connection() -> None:

@@ -27,7 +27,7 @@ _RUNNING_ELSEWHERE = """
 """
 
 
-# Not a join: PostgreSQL would read the reservations of each worker by themselves.
+# With a join, PostgreSQL would look up the reservations of each worker separately.
 _RESERVED = """
     SELECT worker_id = %s AS is_own, collection_id, SUM(slots) FROM rollouts_reservation
     WHERE slots > 0 AND worker_id = ANY(ARRAY(SELECT id FROM rollouts_worker WHERE state IN ('active', 'draining')))

@@ -1,11 +1,11 @@
-"""Reserve and release slots with one statement each, whose cost hardly grows with the number of workers."""
+"""Functions that reserve and release slots with less work for each worker.
 
-from importlib import import_module
+Those of migration 4 stay: workers of the previous version use them until they are replaced.
+"""
+
 from typing import Any
 
 from django.db import migrations
-
-_before = import_module("apps.rollouts.migrations.0004_reservations")
 
 # Asynchronous commits: rollouts start only after a later, synchronous commit, which also flushes these.
 _RELEASE = """
@@ -68,20 +68,18 @@ END $$
 _DROP = "DROP FUNCTION rollouts_release, rollouts_reserve(bigint, bigint, int, int, int, bigint[], int[])"
 
 
-def replace_functions(apps: Any, editor: Any) -> None:
+def create_functions(apps: Any, editor: Any) -> None:
     if editor.connection.vendor == "postgresql":
-        _before.drop_functions(apps, editor)
         editor.execute(_RELEASE, None)
         editor.execute(_RESERVE, None)
 
 
-def restore_functions(apps: Any, editor: Any) -> None:
+def drop_functions(apps: Any, editor: Any) -> None:
     if editor.connection.vendor == "postgresql":
         editor.execute(_DROP, None)
-        _before.create_functions(apps, editor)
 
 
 class Migration(migrations.Migration):
     dependencies = [("rollouts", "0013_throttle_limited_since")]
 
-    operations = [migrations.RunPython(replace_functions, restore_functions)]
+    operations = [migrations.RunPython(create_functions, drop_functions)]

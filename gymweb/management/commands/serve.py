@@ -144,7 +144,7 @@ class EmbeddedWorker:
 
 
 def _leave_out_unused_imports() -> None:
-    """Keep Twisted and Autobahn from importing what nothing here uses: 15 MB of TLS, WAMP, colors and accelerators.
+    """Keep Twisted and Autobahn from importing TLS, WAMP, click and accelerators: 15 MB that servers do not use.
 
     A proxy in front of GymWeb serves TLS, and browsers send short messages.
     """

@@ -34,12 +34,12 @@ def _page(request: PageRequest, *, status: int = 200, **context: Any) -> HttpRes
     if factor is None:
         context.setdefault("password_form", CurrentPasswordForm())
     elif factor.confirmed_at is None:
-        secret = read_secret(factor)
-        context["secret"] = " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
-        # Dark on white in both themes: scanners need the contrast.
         # Imported here, because few requests need it.
         import segno
 
+        secret = read_secret(factor)
+        context["secret"] = " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
+        # Dark on white in both themes: scanners need the contrast.
         context["qr_code"] = segno.make(setup_uri(factor)).svg_data_uri(scale=5, light="#fff")
         context.setdefault("code_form", AppCodeForm())
     else:
