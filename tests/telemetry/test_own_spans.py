@@ -86,7 +86,7 @@ def test_a_failed_rollout_is_a_failed_span_without_the_message(settings, inbox, 
 
 
 def run(job):
-    return background_jobs._run(load_job(f"{job.__module__}.{job.__qualname__}"))
+    return background_jobs._run(load_job(f"{job.__module__}.{job.__qualname__}"), others_follow=False)
 
 
 def test_export_and_pair_jobs_have_spans_if_they_found_work(inbox, sending, settings, tmp_path):
