@@ -1,6 +1,5 @@
 """Rollouts and their traces."""
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +30,7 @@ from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
 from apps.rollouts.search.filters.query_time_limit import limit_query_time
 from apps.rollouts.search.filters.text_search import MANY, count_unindexed
-from apps.rollouts.search.keyset_pages import SORTS, Page, Sort, expect_values
+from apps.rollouts.search.keyset_pages import SORTS, Page, Sort, expect_values, read_rows
 from apps.rollouts.steering.controls import resolve_flag
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 from apps.tasks.stored_images import with_images
@@ -158,10 +157,8 @@ class RolloutPagination(KeysetPagination):
             return super().paginate_queryset(queryset, request, view)
 
     def sort(self, queryset: Any, sort: Sort, view: Any, *, after: str, **options: Any) -> Page[Any]:
-        """Sort narrow rows, which is fast, then read the other fields of one page."""
         page = super().sort(queryset.only("pk", sort.marker), sort, view, after=after, **options)
-        found = view.get_queryset().in_bulk([row.pk for row in page.rows])
-        return replace(page, rows=[found[row.pk] for row in page.rows if row.pk in found])
+        return read_rows(page, view.get_queryset())
 
     def get_paginated_response(self, data: Any) -> Response:
         response = super().get_paginated_response(data)

@@ -78,7 +78,7 @@ def create_functions(apps: Any, editor: Any) -> None:
 
 def drop_functions(apps: Any, editor: Any) -> None:
     if editor.connection.vendor == "postgresql":
-        editor.execute("DROP FUNCTION rollouts_reserved_elsewhere, rollouts_reserve(bigint, bigint, int, int, int)")
+        editor.execute("DROP FUNCTION rollouts_reserved_elsewhere, rollouts_reserve")
 
 
 class Migration(migrations.Migration):

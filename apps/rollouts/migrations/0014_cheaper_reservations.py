@@ -1,6 +1,6 @@
-"""Functions that reserve and release slots with less work for each worker.
+"""Functions that reserve and release slots with less work for PostgreSQL.
 
-Those of migration 4 stay: workers of the previous version use them until they are replaced.
+The functions of migration 4 are not dropped, because workers of the previous version may still run.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ A page continues after the last row of the previous one, so every page takes the
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from django.db.models import F, Model, Q, QuerySet
@@ -22,6 +22,12 @@ class Page(Generic[Row]):
     rows: list[Row]
     after: str  # cursor of the next page; empty on the last page
     is_first: bool
+
+
+def read_rows(page: Page[Row], rows: QuerySet[Row]) -> Page[Row]:
+    """Return a page with all fields of its rows. Sorting narrow rows, and reading one page afterwards, is fast."""
+    found = rows.in_bulk([row.pk for row in page.rows])
+    return replace(page, rows=[found[row.pk] for row in page.rows if row.pk in found])
 
 
 def page_by_id(rows: QuerySet[Row], after: str, *, descending: bool = True, size: int = PAGE_ROWS) -> Page[Row]:

@@ -11,7 +11,15 @@ from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused, Term, Text, write_term
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
-from apps.rollouts.search.keyset_pages import PAGE_ROWS, SORTS, Page, expect_values, page_by_column, page_by_id
+from apps.rollouts.search.keyset_pages import (
+    PAGE_ROWS,
+    SORTS,
+    Page,
+    expect_values,
+    page_by_column,
+    page_by_id,
+    read_rows,
+)
 
 NEWEST = "-id"
 OLDEST = "id"
@@ -92,11 +100,7 @@ class RolloutList:
     def page(self, rollouts: RolloutQuerySet) -> Page[Rollout]:
         if not self.is_understood:
             return Page(rows=[], after="", is_first=True)
-        # Select the ids first, then load the rows of one page: sorting narrow rows is fast.
-        page = self.cut(self.narrow(rollouts.only(*_CURSOR)), self.after)
-        found = _shown_rollouts().in_bulk([row.pk for row in page.rows])
-        rows = [found[row.pk] for row in page.rows if row.pk in found]
-        return Page(rows=rows, after=page.after, is_first=page.is_first)
+        return read_rows(self.cut(self.narrow(rollouts.only(*_CURSOR)), self.after), _shown_rollouts())
 
     def cut(
         self, narrowed: RolloutQuerySet, after: str, *, has_value: bool | None = None, size: int = PAGE_ROWS
