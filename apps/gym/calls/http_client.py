@@ -218,7 +218,7 @@ _DEFAULTS = {"User-Agent": "GymWeb", "Accept": "*/*", "Accept-Encoding": "identi
 _DEFAULT_LINES = {name.lower(): f"{name}: {value}\r\n" for name, value in _DEFAULTS.items()}
 
 
-@lru_cache(1024)
+@lru_cache(4096)
 def _encode(headers: tuple[tuple[str, str], ...]) -> bytes:
     """Encode the headers of a request. Raise ValueError for headers that must not be set."""
     given = "".join([f"{name}: {value}\r\n" for name, value in headers])
