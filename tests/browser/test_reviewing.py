@@ -485,11 +485,14 @@ def test_twelve_pairs_of_a_quick_pass_by_keyboard(page: Page, site: Site, queues
     queue = queues["quick pass"]
     page.goto(f"{site.base}/queues/{queue}/review/")
     page.get_by_role("button", name="Quick pass").click()
+    # The script marks the current item when it begins to listen for keys.
+    expect(page.locator(".pass-item.chosen")).to_have_count(1)
     expect(page.locator(".pass-item")).to_have_count(10)
     for key in "aaebxAaaBb":
         page.keyboard.press(key)
     page.keyboard.press("Enter")
     expect(page.locator(".pass-item")).to_have_count(2)
+    expect(page.locator(".pass-item.chosen")).to_have_count(1)
     page.keyboard.press("e")
     page.keyboard.press("k")
     page.keyboard.press("j")
@@ -528,6 +531,7 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     counted = counts.inner_text() if is_whole else r"\d+"
     page.get_by_role("button", name="Build pairs").click()
     expect(page.locator("#messages")).to_contain_text(re.compile(f"{counted} pairs built"))
+    page.wait_for_load_state()
     # Without touching anything but keys: in the table, where nothing is left for a decision, and on the page of one.
     first, second, third = [row.get_attribute("data-row") for row in page.locator("#pair-table tr[data-row]").all()][:3]
     chosen = page.locator("#pair-table tr.chosen")
@@ -557,6 +561,7 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     page.wait_for_url(f"**/pairs/{third}/")
     page.keyboard.press("a")
     expect(page).not_to_have_url(re.compile(f"/pairs/{third}/"))
+    page.wait_for_load_state()
     page.keyboard.press("k")
     page.wait_for_url(f"**/pairs/{third}/")
     page.keyboard.press("u")
