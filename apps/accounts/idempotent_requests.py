@@ -88,7 +88,7 @@ def forget_old(**which: Any) -> int:
     return old.delete()[0] + lost.delete()[0]
 
 
-@background_job(every=15.0, on_full_disk=True)
+@background_job(every=60.0, on_full_disk=True)
 def sweep_answers() -> bool:
     """Background job: delete some expired responses. Return True if there were any."""
     over = timezone.now() - timedelta(hours=settings.KEEP_ANSWERS_HOURS)

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import connection
 
+from apps.accounts.database_version import read_version
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.job_declarations import BackgroundJob, Thread, load_job
 from apps.accounts.outage_log import RetryLog
@@ -45,6 +46,8 @@ class BackgroundJobs:
         self._poll_log = RetryLog("looking for background jobs")
         self._ran_at: defaultdict[str, float] = defaultdict(lambda: -float("inf"))
         self._query: tuple[str, tuple[Any, ...]] | None = None
+        self._waits: dict[str, bool] = {}
+        self._version: object = None  # of the database when `_waits` was read
         self._threads = {
             kind: ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._prepare_thread)
             for kind in {job.thread for job in self._jobs}
@@ -89,9 +92,13 @@ class BackgroundJobs:
         if not asking:
             return {}
         self._query = self._query or _compile(asking)
-        with connection.cursor() as cursor:
-            cursor.execute(*self._query)
-            return dict(zip([job.path for job in asking], map(bool, cursor.fetchone()), strict=True))
+        version = read_version()
+        if version is None or version != self._version:
+            with connection.cursor() as cursor:
+                cursor.execute(*self._query)
+                self._waits = dict(zip([job.path for job in asking], map(bool, cursor.fetchone()), strict=True))
+            self._version = version
+        return self._waits
 
     def _start(self, due: list[BackgroundJob]) -> None:
         for job in due:

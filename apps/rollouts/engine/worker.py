@@ -19,7 +19,7 @@ from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.background_jobs import BackgroundJobs
 from apps.rollouts.engine.circuit_breakers import Breakers
-from apps.rollouts.engine.claimed_work import Fetched, Work, read_updates
+from apps.rollouts.engine.claimed_work import Fetched, Work, WorkerUpdates, read_updates
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import return_freed_memory, tune_garbage_collection
@@ -346,18 +346,23 @@ class RolloutWorker(ChannelsWorker):
                 async with asyncio.timeout(IDLE_SECONDS - seconds):
                     await self._has_claimed.wait()
 
+    def _read_updates(self, **given: Any) -> WorkerUpdates:
+        """Read updates, and the versions of models in use. Runs on the database thread."""
+        updates = read_updates(**given)
+        if self._seats.taken:
+            self._settings.follow_versions()
+        return updates
+
     async def _apply_updates(self) -> None:
         with self._breakers.reports() as reports:
             updates = await self._database.run(
-                read_updates,
+                self._read_updates,
                 lease=self.lease,
                 running=Counter(claim.collection_id for claim, _ in self._seats.running()),
                 reports=reports,
                 # A concurrent claim may have reserved slots for rollouts that are not in `running` yet.
                 reservations=None if self._is_claiming else self._reservations,
             )
-        if self._seats.taken:
-            await self._database.run(self._settings.follow_versions)
         self._identity.claiming = updates.claiming
         self._outbox.share_database(len(updates.claiming))
         self._breakers.set_open(updates.open_breakers)
