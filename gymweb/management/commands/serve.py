@@ -50,7 +50,6 @@ class Command(BaseCommand):
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             # The server's threads open their own connections.
             connection.close()
-        _keep_connections()
         _leave_out_unused_imports()
         # First, because the middleware asks whether spans are sent.
         start_telemetry("web", read_all_metrics)
@@ -90,6 +89,7 @@ class Command(BaseCommand):
 
         for number in (signal.SIGINT, signal.SIGTERM):
             server.loop.add_signal_handler(number, stop)
+        _keep_connections()
         if self.worker:
             self.worker.start(server)
         port = server.listening_addresses[0][1]
