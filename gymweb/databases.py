@@ -35,7 +35,7 @@ def connect(database: dict[str, Any], *, test_file: Path, idle_seconds: float) -
     guard = f"-c idle_in_transaction_session_timeout={int(idle_seconds * 1000)}"
     # PostgreSQL uses the last of several values, so options in the URL take precedence.
     options = f"{guard} {given.get('options', '')}".strip()
-    return {**database, "OPTIONS": {**POSTGRES, **given, "options": options}}
+    return {**database, "ENGINE": "gymweb.postgresql", "OPTIONS": {**POSTGRES, **given, "options": options}}
 
 
 def prepare_file(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from channels.layers import get_channel_layer
 from django.db import DatabaseError, connection
@@ -53,6 +54,8 @@ def _run_database_check() -> dict[str, str]:
     Uses a new connection: existing ones may still work when new ones fail.
     """
     problems = {}
+    own: Any = connection
+    own.is_pooled = False
     try:
         if mismatch := find_mismatch():
             problems["migrations"] = mismatch

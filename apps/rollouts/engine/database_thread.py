@@ -91,6 +91,8 @@ def keep_plans() -> None:
     """
     if connection.vendor != "postgresql":
         return
+    own: Any = connection
+    own.is_pooled = False  # Web requests must not get this connection (gymweb/postgresql/base.py).
     connection.ensure_connection()
     if connection.connection.prepare_threshold is None:
         from django.db.backends.postgresql.base import ServerBindingCursor  # imports psycopg

@@ -89,6 +89,7 @@ class Command(BaseCommand):
 
         for number in (signal.SIGINT, signal.SIGTERM):
             server.loop.add_signal_handler(number, stop)
+        _keep_connections()
         if self.worker:
             self.worker.start(server)
         port = server.listening_addresses[0][1]
@@ -141,6 +142,14 @@ class EmbeddedWorker:
     async def drain(self) -> None:
         self._worker.stop()
         await asyncio.wait([self._task])
+
+
+def _keep_connections() -> None:
+    """Keep the connections of finished requests. Opening one would take half of the time of an API call."""
+    if connection.vendor == "postgresql":
+        from gymweb.postgresql.base import DatabaseWrapper  # imports psycopg
+
+        DatabaseWrapper.is_pooled = True
 
 
 def _leave_out_unused_imports() -> None:
