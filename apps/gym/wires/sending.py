@@ -20,7 +20,7 @@ class Sender(Protocol):
 
     servers: list[str]
 
-    async def send(self, body: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+    async def send(self, body: dict[str, Any], session: str, tries: int) -> OutboundReply:
         """Send a body and return the reply with any status, that of an error in its body included.
 
         `tries` is the number of this try, from 1.
@@ -65,7 +65,7 @@ class PlainSender:
     def __repr__(self) -> str:
         return ", ".join(self._urls)
 
-    async def send(self, body: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+    async def send(self, body: dict[str, Any], session: str, tries: int) -> OutboundReply:
         reply = await self._outbound.request(
             "POST",
             self._url(session, tries),
