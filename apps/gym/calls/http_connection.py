@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self.origin = origin
         self._client = client
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = None  # only while a reply arrives, because it is large
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -215,8 +215,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._head_bytes += len(data)
+        parser = self._parser = self._parser or httptools.HttpResponseParser(self)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(OSError(f"The reply is not HTTP/1.1: {error}"))
             return
@@ -258,6 +259,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         reply = self._reply
         assert reply is not None
+        assert self._parser is not None
         status = self._parser.get_status_code()
         if 100 <= status < 200:
             reply.headers.clear()
@@ -295,11 +297,11 @@ class Connection(asyncio.Protocol):
 
     def _end(self, reply: Reply) -> None:
         reply.is_complete = True
-        self._reply = None
+        parser, self._parser, self._reply = self._parser, None, None
         if self._is_reading_paused:
             self._is_reading_paused = False
             self._transport.resume_reading()
-        if self._is_sent and self._parser.should_keep_alive() and not self._transport.is_closing():
+        if self._is_sent and parser and parser.should_keep_alive() and not self._transport.is_closing():
             self._idle_since = self._loop.time()
             self._client.keep(self)
         else:
