@@ -59,6 +59,7 @@ class PlainSender:
         self.servers = [base_url.rstrip("/") for base_url in base_urls]
         self._urls = [server + path for server in self.servers]
         self._headers = {"Content-Type": "application/json", **headers}
+        self._headers_beside_session = {name: value for name, value in self._headers.items() if name != "X-Session-ID"}
         self._call_timeout = call_timeout
         self._connect_timeout = connect_timeout
 
@@ -70,7 +71,8 @@ class PlainSender:
             "POST",
             self._url(session, tries),
             body=partial(_encode, body),
-            headers={**self._headers, "X-Session-ID": session} if session else self._headers,
+            headers=self._headers_beside_session if session else self._headers,
+            session=session,
             timeout=self._call_timeout,
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,
