@@ -70,6 +70,7 @@ class CapturedAttempt(SessionDriver):
         super().__init__(row=row, server=server, prompt=harness.prompt, seed=seed, elapsed=elapsed)
         self.harness = harness
         self.name = name
+        self.trace: list[TraceUnion] = []
         self.tools: list[Tool] = []
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the agent may begin; has the error of an attempt that could not begin."""
@@ -109,6 +110,9 @@ class CapturedAttempt(SessionDriver):
             raise
         finally:
             await self._close()
+
+    def _note(self, event: TraceUnion) -> None:
+        self.trace.append(event)
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         self._session = session

@@ -42,7 +42,6 @@ class SessionDriver(ABC):
         self.server = server
         self.seed = seed
         self.elapsed = elapsed
-        self.trace: list[TraceUnion] = []
         self._prompt = prompt
         self._session: Session | None = None
         self._judge_calls_taken = 0
@@ -73,8 +72,9 @@ class SessionDriver(ABC):
     def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         """Yield the events of the attempt, from the opened session to the verification."""
 
+    @abstractmethod
     def _note(self, event: TraceUnion) -> None:
-        self.trace.append(event)
+        """Keep what the attempt needs of an event. Called before the event is reported."""
 
     async def _verify(self, session: Session, response: dict[str, Any], stop_reason: str) -> list[TraceUnion]:
         """Return the judge calls, then the verification. `response` is a Responses object of the whole attempt."""

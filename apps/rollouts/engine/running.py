@@ -156,6 +156,19 @@ class Listener(Protocol):
         """Return None if the rollout has failed for good. Else it is retried: return the failures to count, 0 or 1."""
 
 
+class _Elapsed:
+    """Returns the seconds since it was created, without those for which the time limit was suspended."""
+
+    __slots__ = ("_began", "_limit")
+
+    def __init__(self, limit: TimeLimit) -> None:
+        # Not the clock of the event loop: in uvloop it has a resolution of 1 ms.
+        self._began, self._limit = time.perf_counter(), limit
+
+    def __call__(self) -> float:
+        return time.perf_counter() - self._began - (self._limit.waited if self._limit.was_stopped else 0.0)
+
+
 DriverFactory = Callable[[Callable[[], float]], AttemptDriver]
 """Creates the driver of an attempt. The argument returns the elapsed seconds (see SessionDriver)."""
 
@@ -168,12 +181,8 @@ async def run_rollout(
     An error of the attempt is not raised, but becomes part of its end. CancelledError is raised. Without `make_driver`,
     the built-in agent runs.
     """
-    began = time.perf_counter()
     stats, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
-
-    def elapsed() -> float:
-        # Not the clock of the event loop: in uvloop it has a resolution of 1 ms.
-        return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
+    elapsed = _Elapsed(limit)
 
     attempt: AttemptDriver
     if make_driver is None:
