@@ -9,6 +9,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import Context
 from functools import lru_cache
 
 from aiohappyeyeballs import start_connection
@@ -84,7 +85,8 @@ class HttpClient:
     async def _connect_and_ask(
         self, origin: Origin, seconds: float, head: bytes, body: Body, *, streams: bool
     ) -> Reply:
-        connection = await self._connect(origin, seconds)
+        # In an empty context: the transport keeps it, and with it the variables of the rollout that opens the connection.
+        connection = await asyncio.create_task(self._connect(origin, seconds), context=Context())
         return await _ask(connection, head, body, streams=streams)
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
