@@ -7,7 +7,6 @@ in the context of the attempt, so that waits for a throttled model stop its cloc
 import asyncio
 import contextvars
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -99,9 +98,13 @@ class CapturedAttempt(SessionDriver):
         """Yield every event in order; see AttemptDriver."""
         self._context = contextvars.copy_context()
         try:
-            async with aclosing(super().events()) as events:
-                async for event in events:
+            session = await self._open_session()
+            try:
+                async for event in self._attempt(session):
+                    self.trace.append(event)
                     yield event
+            finally:
+                await session.close()
         except BaseException as problem:
             if not self.opened.done():
                 why = problem if isinstance(problem, GymError) else AgentLost(f"The attempt did not begin: {problem!r}")
@@ -110,9 +113,6 @@ class CapturedAttempt(SessionDriver):
             raise
         finally:
             await self._close()
-
-    def _note(self, event: TraceUnion) -> None:
-        self.trace.append(event)
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         self._session = session

@@ -5,7 +5,7 @@ and `server` make the calls.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -154,8 +154,59 @@ class Attempt(SessionDriver):
         self._allows_strict = harness.allows_strict
         self._ending: StopReason | None = None  # set when the environment ends the attempt
 
-    def _note(self, event: TraceUnion) -> None:
+    async def events(self) -> AsyncGenerator[TraceUnion, None]:
+        """Yield every event in order; see AttemptDriver."""
+        session = await self._open_session()
+        try:
+            offered = await session.list_tools()
+            self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
+            self._tool_names = [str(tool.get("name", "")) for tool in self.tools]
+            stepped = session if isinstance(session, SteppedSession) else None
+            opened = self.elapsed()
+            yield self._note(
+                SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
+            )
+            yield self._note(Prompt(items=self._initial_items(session), at=self.elapsed()))
+            stop_reason: StopReason | None = None
+            steps = empty_replies = tokens = 0
+            while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
+                # Each empty reply since the last tool call changes the seed, to get another reply.
+                began, sampling = self.elapsed(), reseed(self.sampling, empty_replies + 1)
+                reply = self._model_call(await self._ask(sampling), began=began, sampling=sampling)
+                yield self._note(reply)
+                steps += 1
+                tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
+                calls = function_calls(reply.items)
+                if reply.finish_reason in ENDING_FINISH_REASONS:
+                    stop_reason = ENDING_FINISH_REASONS[reply.finish_reason]
+                elif stepped:
+                    for event in await self._step(stepped, reply):
+                        yield self._note(event)
+                    stop_reason = self._ending
+                elif calls:
+                    empty_replies = 0
+                    for result in await self._call_tools(session, calls):
+                        yield self._note(result)
+                elif not any(text_of(item).strip() for item in reply.items if item_type(item) == "message"):
+                    empty_replies += 1
+                    stop_reason = "empty_reply" if empty_replies > 1 and not self.harness.retry_empty_replies else None
+                else:
+                    for event in await self._respond(session, reply):
+                        yield self._note(event)
+                    stop_reason = self._ending
+                del reply, calls  # thousands of attempts wait for replies at the same time
+                if stop_reason is None and steps >= self.harness.max_steps:
+                    stop_reason = "max_steps"
+            response = assemble_unprefixed_response(self._parts, self.row, self._tool_names, stop_reason)
+            for verdict in await self._verify(session, response, stop_reason):
+                yield self._note(verdict)
+        finally:
+            await session.close()
+
+    def _note(self, event: TraceUnion) -> TraceUnion:
+        """Add an event to the conversation and the response, and return it."""
         self.conversation += self._parts.add(event)
+        return event
 
     def _initial_items(self, session: Session) -> list[Item]:
         """Return the prompt and the environment's first messages.
@@ -166,48 +217,6 @@ class Attempt(SessionDriver):
             problem = f"The task has no prompt, and {self.server.name} sends none. Add a prompt to the task."
             raise EnvironmentFault(problem).permanent()
         return [*compose_prompt(self.row, self.harness), *session.opening]
-
-    async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
-        offered = await session.list_tools()
-        self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
-        self._tool_names = [str(tool.get("name", "")) for tool in self.tools]
-        stepped = session if isinstance(session, SteppedSession) else None
-        opened = self.elapsed()
-        yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
-        yield Prompt(items=self._initial_items(session), at=self.elapsed())
-        stop_reason: StopReason | None = None
-        steps = empty_replies = tokens = 0
-        while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
-            # Each empty reply since the last tool call changes the seed, to get another reply.
-            began, sampling = self.elapsed(), reseed(self.sampling, empty_replies + 1)
-            reply = self._model_call(await self._ask(sampling), began=began, sampling=sampling)
-            yield reply
-            steps += 1
-            tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
-            calls = function_calls(reply.items)
-            if reply.finish_reason in ENDING_FINISH_REASONS:
-                stop_reason = ENDING_FINISH_REASONS[reply.finish_reason]
-            elif stepped:
-                for event in await self._step(stepped, reply):
-                    yield event
-                stop_reason = self._ending
-            elif calls:
-                empty_replies = 0
-                for result in await self._call_tools(session, calls):
-                    yield result
-            elif not any(text_of(item).strip() for item in reply.items if item_type(item) == "message"):
-                empty_replies += 1
-                stop_reason = "empty_reply" if empty_replies > 1 and not self.harness.retry_empty_replies else None
-            else:
-                for event in await self._respond(session, reply):
-                    yield event
-                stop_reason = self._ending
-            del reply, calls  # thousands of attempts wait for replies at the same time
-            if stop_reason is None and steps >= self.harness.max_steps:
-                stop_reason = "max_steps"
-        response = assemble_unprefixed_response(self._parts, self.row, self._tool_names, stop_reason)
-        for verdict in await self._verify(session, response, stop_reason):
-            yield verdict
 
     def _reached_limit(self, tokens: int) -> StopReason | None:
         if self.elapsed() > self.harness.time_limit:
