@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
-from typing import TypeVarTuple, Unpack
+from typing import TypeVarTuple
 
 from apps.gym.calls.memory_budget import parked
 from apps.gym.calls.outbound import OutboundReply
@@ -74,9 +74,9 @@ class Gate:
 
     async def send(
         self,
-        send: Callable[[Unpack[Arguments]], Awaitable[OutboundReply]],
+        send: Callable[[*Arguments], Awaitable[OutboundReply]],
         read_message: Callable[[OutboundReply], str],
-        *arguments: Unpack[Arguments],
+        *arguments: *Arguments,
         patience: float | None = None,
     ) -> OutboundReply:
         """Call `send(*arguments)`, and repeat it until its reply is not throttled. Return that reply.

@@ -85,7 +85,7 @@ class HttpClient:
     async def _connect_and_ask(
         self, origin: Origin, seconds: float, head: bytes, body: Body, *, streams: bool
     ) -> Reply:
-        # In an empty context: the transport keeps it, and with it the variables of the rollout that opens the connection.
+        # In an empty context, because the transport keeps its context: variables of a rollout would outlive it.
         connection = await asyncio.create_task(self._connect(origin, seconds), context=Context())
         return await _ask(connection, head, body, streams=streams)
 

@@ -4,7 +4,7 @@ This module enforces the allow list (outbound_policy.py) and the memory budget f
 """
 
 import io
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -93,8 +93,9 @@ class Outbound:
         timeout: float,
         connect_timeout: float = 10.0,
         max_bytes: int = 16 * MIB,
+        revise: Callable[[OutboundReply], OutboundReply] | None = None,
     ) -> Coroutine[Any, Any, OutboundReply]:
-        """Send a request and return its reply, whatever its status.
+        """Send a request and return its reply, whatever its status, or what `revise` returns for it.
 
         `session` is the value of the header X-Session-ID. `timeout` is in seconds and applies to each redirect hop. It
         includes reading the body, but not waits for memory. Raises OutboundRefused, OutboundRedirectRefused,
@@ -102,7 +103,14 @@ class Outbound:
         """
         limits = _Limits(timeout, connect_timeout, min(max_bytes, self.memory.largest_reply))
         return self._send(
-            method, url, body=body, headers=headers or {}, session=session, cookies=cookies, limits=limits
+            method,
+            url,
+            body=body,
+            headers=headers or {},
+            session=session,
+            cookies=cookies,
+            limits=limits,
+            revise=revise,
         )
 
     async def close(self) -> None:
@@ -141,6 +149,7 @@ class Outbound:
         session: str,
         cookies: Mapping[str, str] | None,
         limits: _Limits,
+        revise: Callable[[OutboundReply], OutboundReply] | None = None,
     ) -> OutboundReply:
         """Send a request. Follow the redirects of its reply unless `address` is a URL, which is the next hop of one."""
         url = address if isinstance(address, URL) else self._urls.get(address) or self._parse(address)
@@ -172,14 +181,14 @@ class Outbound:
         received = reply.headers
         cookies_set = _set_cookies(received.getall("Set-Cookie")) if "Set-Cookie" in received else {}
         answer = OutboundReply(reply.status, received, content, cookies_set, hold)
-        if not _redirects(answer) or url is address:
-            return answer
-        try:
-            return await self._follow(
-                answer, method, url, body=body, headers=headers, session=session, cookies=cookies, limits=limits
-            )
-        except OutboundRefused as refused:
-            raise OutboundRedirectRefused(f"{_where(url)} redirected the call: {refused}") from refused
+        if _redirects(answer) and url is not address:
+            try:
+                answer = await self._follow(
+                    answer, method, url, body=body, headers=headers, session=session, cookies=cookies, limits=limits
+                )
+            except OutboundRefused as refused:
+                raise OutboundRedirectRefused(f"{_where(url)} redirected the call: {refused}") from refused
+        return revise(answer) if revise else answer
 
     async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
         """Read the body. While the memory budget has no space for more of it, reading pauses."""
