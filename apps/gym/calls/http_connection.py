@@ -124,6 +124,25 @@ class Reply:
 
 
 class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_began",
+        "_client",
+        "_ends_with_connection",
+        "_error",
+        "_head_bytes",
+        "_idle_since",
+        "_is_reading_paused",
+        "_is_sent",
+        "_is_writing_paused",
+        "_loop",
+        "_parser",
+        "_reply",
+        "_streams",
+        "_transport",
+        "_waiting",
+        "origin",
+    )
+
     def __init__(self, client: Pool, origin: Origin) -> None:
         self.origin = origin
         self._client = client

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Any, Protocol
 
 import msgspec
@@ -59,6 +58,29 @@ class Setting(msgspec.Struct, kw_only=True):
 
 class RolloutStats:
     """Statistics of one attempt, added up from its events."""
+
+    __slots__ = (
+        "_first_lineages",
+        "cache_write_tokens",
+        "cached_tokens",
+        "calls_without_usage",
+        "input_tokens",
+        "judge_cache_write_tokens",
+        "judge_cached_tokens",
+        "judge_calls",
+        "judge_input_tokens",
+        "judge_output_tokens",
+        "last_reply",
+        "model_time",
+        "model_version",
+        "output_tokens",
+        "tool_calls",
+        "tool_errors",
+        "tool_time",
+        "tools",
+        "turns",
+        "verification",
+    )
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
@@ -200,8 +222,8 @@ async def run_rollout(
     failure: GymError
     try:
         with limit:
-            # Close the generator explicitly: asyncio would close it too late if the event loop ends.
-            async with aclosing(attempt.events()) as events:
+            events = attempt.events()
+            try:
                 async for event in events:
                     stats.add(event)
                     listener.add_event(claim, event)
@@ -209,6 +231,9 @@ async def run_rollout(
                         # Waiting for the database does not count towards the time limit.
                         with stopped_clocks():
                             await listener.wait_for_space()
+            finally:
+                # Explicitly: asyncio would close the generator too late if the event loop ends.
+                await events.aclose()
         return _end(claim, stats, setting, elapsed())
     except GymError as problem:
         failure = problem
