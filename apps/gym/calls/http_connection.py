@@ -63,9 +63,10 @@ class Reply:
         "status",
     )
 
+    headers: CIMultiDict[str]  # set when the reply begins
+
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
-        self.headers: CIMultiDict[str] = CIMultiDict()
         self.length: int | None = None
         self.encoding = ""
         self.is_complete = False
@@ -268,6 +269,8 @@ class Connection(asyncio.Protocol):
         if self._reply is None:
             # A second reply to the same request.
             self._transport.abort()
+        else:
+            self._reply.headers = CIMultiDict()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._began:
