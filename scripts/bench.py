@@ -69,7 +69,7 @@ BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
         f"index.delay.{database}": {"longest_wait_s": (0.0, 60.0), "indexed_share": (0.9, 1.0)}
         for database in ("sqlite", "postgres")
     },
-    "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.95, 2.0)},
+    "engine.live_loops": {"grew_mb": (0.0, 60.0), "share": (0.95, 2.0)},
     "calls": {
         "text_stream_s": (0.0, 1.0),
         "arguments_stream_s": (0.0, 1.0),

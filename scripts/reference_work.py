@@ -107,7 +107,7 @@ def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
 
     `share` is the rate while rollouts wait in the queue: the ideal time of a rollout divided by the mean time between
     two starts on a seat. `overall` includes filling the seats at the start and emptying them at the end. `idle_mb` is
-    the memory after TASKS rollouts, before the measured ones; `rss_mb` is the peak.
+    the memory after TASKS rollouts, before the measured ones; `rss_mb` is the peak, `grew_mb` the difference.
     """
     with mock_model("--latency-ms", SLOW_SECONDS * 1000, *EXPRESSION) as port:
         work = ReferenceWork(port, over_http=False, concurrency=loops)
@@ -122,6 +122,7 @@ def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
     return {
         "idle_mb": idle,
         "rss_mb": rss_mb(),
+        "grew_mb": rss_mb() - idle,
         "rollouts_per_s": round(rate, 1),
         "ideal": round(ideal, 1),
         "share": round(CALLS * SLOW_SECONDS / cycle, 3),

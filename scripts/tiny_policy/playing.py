@@ -124,9 +124,8 @@ async def _play(policy: BatchingPolicy, row: dict[str, Any], seed: int) -> float
         seed=seed,
         elapsed=lambda: 0.0,
     )
-    async for _ in attempt.events():
-        pass
-    last = attempt.trace[-1]
+    events = [event async for event in attempt.events()]
+    last = events[-1]
     assert isinstance(last, Verification)
     return last.reward or 0.0
 

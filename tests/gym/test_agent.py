@@ -1,6 +1,7 @@
 """The agent loop, step by step, with a policy that replays turns and an environment that answers them."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -8,7 +9,7 @@ from apps.gym.errors import EnvironmentFault, PolicyError
 from apps.gym.loop.agent_loop import Attempt, Harness, compose_prompt
 from apps.gym.resources.protocol import Session, ToolOutput
 from apps.gym.rewards import Reward
-from apps.gym.traces.events import conversation
+from apps.gym.traces.events import ModelCall, conversation
 from apps.gym.traces.items import message
 from apps.gym.wires.protocol import Reply
 
@@ -155,6 +156,24 @@ def test_every_model_call_saw_exactly_the_prefix_it_names():
     calls = [event for event in events if type(event).__name__ == "ModelCall"]
     assert policy.seen == [whole[: event.seen] for event in calls]
     assert [item.get("role") for item in policy.seen[0]] == ["system", "user", "assistant", "user"]
+
+
+def test_a_running_attempt_keeps_no_model_calls():
+    class Counting(Replay):
+        async def ask(self, ask):
+            found = [one for one in gc.get_objects() if type(one) is ModelCall]
+            self.kept = [*getattr(self, "kept", []), len(found)]
+            return await super().ask(ask)
+
+    async def work(run):
+        async for _ in run.events():
+            pass
+
+    gc.collect()
+    policy = Counting(turn(call()), turn(call()), turn(says("4")))
+    run = Attempt(row=ROW, server=Adder(), policy=policy, harness=Harness(), seed=7, elapsed=lambda: 0.0)
+    asyncio.run(work(run))
+    assert len(set(policy.kept)) == 1
 
 
 def test_the_verifier_gets_every_item_after_the_prompt():

@@ -1,7 +1,10 @@
 """The thin HTTP client: connections are kept, replies end where they should, and what is not HTTP is refused."""
 
 import asyncio
+import gc
 import gzip
+import weakref
+from contextvars import ContextVar
 
 import pytest
 import uvloop
@@ -284,6 +287,29 @@ def test_unrequested_bytes_close_the_connection():
         return first, await get()
 
     assert talk(server, work) == ((200, b"hello"), (200, b"hello"))
+
+
+class Variable:
+    """The value of a context variable of a caller."""
+
+
+def test_an_idle_connection_keeps_neither_the_context_of_its_caller_nor_a_parser():
+    variable = ContextVar("variable")
+
+    async def opens(client, url):
+        value = Variable()
+        variable.set(value)
+        await client.send("GET", url, headers={}, body=None, connect_timeout=5.0)
+        return weakref.ref(value)
+
+    async def work(client, url):
+        kept = await asyncio.create_task(opens(client, url))
+        await asyncio.sleep(0)  # until the event loop drops the task
+        gc.collect()
+        [connection] = client._open
+        return kept(), connection._parser
+
+    assert connect(Server(HELLO, HELLO), work) == (None, None)
 
 
 def chunked(*parts):

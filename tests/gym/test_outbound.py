@@ -333,14 +333,19 @@ def test_a_post_is_not_turned_into_a_get(status):
 def test_credentials_do_not_cross_origins():
     async def second(request):
         return web.json_response(
-            {"authorization": request.headers.get("Authorization"), "cookie": request.headers.get("Cookie")}
+            {name: request.headers.get(name) for name in ("Authorization", "Cookie", "X-Session-ID")}
         )
 
     async def talk(other_port):
         async def inner(port):
             outbound = Outbound(LOCAL)
             reply = await outbound.request(
-                "GET", f"http://127.0.0.1:{port}/start", headers={"Authorization": "k"}, cookies={"a": "1"}, timeout=5
+                "GET",
+                f"http://127.0.0.1:{port}/start",
+                headers={"Authorization": "k"},
+                session="s",
+                cookies={"a": "1"},
+                timeout=5,
             )
             await outbound.close()
             return reply
@@ -355,7 +360,7 @@ def test_credentials_do_not_cross_origins():
             await runner.cleanup()
 
     reply = serve(second, talk)
-    assert (reply.body, reply.cookies) == (b'{"authorization": null, "cookie": null}', {})
+    assert (reply.body, reply.cookies) == (b'{"Authorization": null, "Cookie": null, "X-Session-ID": null}', {})
 
 
 @pytest.mark.parametrize(
@@ -471,3 +476,19 @@ def test_one_connection_serves_many_calls():
 
     serve(handler, talk)
     assert len(peers) == 1
+
+
+def test_a_session_is_sent_in_its_header_and_again_after_a_redirect():
+    seen = []
+
+    async def handler(request):
+        seen.append(request.headers.getall("X-Session-ID"))
+        return web.Response(status=307, headers={"Location": "/end"}) if request.path == "/" else web.Response()
+
+    assert call(handler, method="POST", body=b"{}", session="rollout-7").status == 200
+    assert seen == [["rollout-7"], ["rollout-7"]]
+
+
+def test_a_session_cannot_add_a_header():
+    with pytest.raises(OutboundRefused, match="line break"):
+        call(None, session="a\r\nHost: b")

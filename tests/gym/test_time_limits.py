@@ -3,7 +3,9 @@
 import asyncio
 
 import pytest
+import uvloop
 
+from apps.gym.calls import time_limits
 from apps.gym.calls.time_limits import TimeLimit, stopped_clocks, time_left
 
 
@@ -43,3 +45,47 @@ def test_a_wait_that_outlives_its_limit_changes_nothing():
         await waiting
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_limits_that_run_together_end_each_at_its_time(run):
+    ended = []
+
+    async def end_after(seconds):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError), TimeLimit(seconds):
+            await asyncio.sleep(10)
+        ended.append((seconds, asyncio.get_running_loop().time() - began))
+
+    async def work():
+        with TimeLimit(0.01):  # left before it ends, so another limit must set the timer again
+            pass
+        await asyncio.gather(*map(end_after, (0.3, 0.1, 0.2, 0.1)))
+
+    run(work())
+    assert [seconds for seconds, _ in ended] == [0.1, 0.1, 0.2, 0.3]
+    assert all(seconds - 0.005 < waited < seconds + 0.08 for seconds, waited in ended)
+
+
+def test_limits_that_were_left_do_not_accumulate():
+    async def work():
+        with TimeLimit(60) as first:
+            for _ in range(3_000):
+                with TimeLimit(30):
+                    pass
+            waiting = [asyncio.create_task(wait_stopped(0.01)) for _ in range(3)]
+            await asyncio.gather(*waiting)
+            assert 59 < first.left <= 60
+        return len(time_limits._thread.get_alarm()._ends)
+
+    assert asyncio.run(work()) < 400
+
+
+def test_limits_of_another_event_loop_in_the_same_thread_have_their_own_timer():
+    async def work():
+        with TimeLimit(0.05):
+            await asyncio.sleep(10)
+
+    for run in (asyncio.run, uvloop.run, asyncio.run):
+        with pytest.raises(TimeoutError):
+            run(work())

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
+from typing import TypeVarTuple
 
 from apps.gym.calls.memory_budget import parked
 from apps.gym.calls.outbound import OutboundReply
@@ -34,6 +35,9 @@ TIMER_TOLERANCE_SECONDS = 0.005
 _MAX_REMEMBERED_CALLS = 2_000
 _CLAIM_AHEAD_SECONDS = 5.0
 _MIN_CLAIM = 2
+
+
+Arguments = TypeVarTuple("Arguments")
 
 
 class EndpointPaused(Exception):
@@ -70,12 +74,12 @@ class Gate:
 
     async def send(
         self,
-        send: Callable[[], Awaitable[OutboundReply]],
+        send: Callable[[*Arguments], Awaitable[OutboundReply]],
         read_message: Callable[[OutboundReply], str],
-        *,
+        *arguments: *Arguments,
         patience: float | None = None,
     ) -> OutboundReply:
-        """Send a call, and repeat it until its reply is not throttled. Return that reply.
+        """Call `send(*arguments)`, and repeat it until its reply is not throttled. Return that reply.
 
         `read_message` extracts the message of a throttle reply. `patience` is the maximum total wait in
         seconds, over all repeats. Raise EndpointPaused and the errors of `send`.
@@ -92,7 +96,7 @@ class Gate:
             sent = time.monotonic()
             self._sent.append(sent)
             try:
-                reply = await send()
+                reply = await send(*arguments)
             finally:
                 self._in_flight -= 1
                 if self._unused:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import Context
 from functools import lru_cache
 
 from aiohappyeyeballs import start_connection
@@ -52,18 +53,21 @@ class HttpClient:
         url: URL,
         *,
         headers: Mapping[str, str],
+        session: str = "",
         body: Body,
         connect_timeout: float,
         streams: bool = False,
     ) -> Awaitable[Reply]:
         """Send a request. Return its reply when it is complete or larger than SMALL bytes.
 
-        With `streams`, return it when its headers have arrived.
+        With `streams`, return it when its headers have arrived. `session` is the value of the header X-Session-ID.
         `connect_timeout` is in seconds. Raise ConnectTimedOut, OSError if the connection fails or the reply is not
         HTTP, and the errors of `resolve`.
         """
         origin, prefix = _describe(method, url)
         head = prefix + _encode(tuple(headers.items()))
+        if session:
+            head += _session_line(session)
         if connection := self._take_idle(origin):
             return _ask(connection, head, body, streams=streams)
         return self._connect_and_ask(origin, connect_timeout, head, body, streams=streams)
@@ -81,7 +85,8 @@ class HttpClient:
     async def _connect_and_ask(
         self, origin: Origin, seconds: float, head: bytes, body: Body, *, streams: bool
     ) -> Reply:
-        connection = await self._connect(origin, seconds)
+        # In an empty context, because the transport keeps its context: variables of a rollout would outlive it.
+        connection = await asyncio.create_task(self._connect(origin, seconds), context=Context())
         return await _ask(connection, head, body, streams=streams)
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
@@ -218,9 +223,9 @@ _DEFAULTS = {"User-Agent": "GymWeb", "Accept": "*/*", "Accept-Encoding": "identi
 _DEFAULT_LINES = {name.lower(): f"{name}: {value}\r\n" for name, value in _DEFAULTS.items()}
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def _encode(headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Encode the headers of a request. Raise ValueError for headers that must not be set."""
+    """Encode the headers that many requests share. Raise ValueError for headers that must not be set."""
     given = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if given.count("\n") != len(headers) or given.count("\r") != len(headers):
         raise ValueError("A header must not contain a line break.")
@@ -229,6 +234,13 @@ def _encode(headers: tuple[tuple[str, str], ...]) -> bytes:
         raise ValueError(f"The header {forbidden[0]} cannot be set.")
     defaults = "".join([line for name, line in _DEFAULT_LINES.items() if name not in names])
     return f"{defaults}{given}".encode(errors="surrogateescape")
+
+
+def _session_line(session: str) -> bytes:
+    # Not cached like other headers: each rollout has its own session.
+    if "\n" in session or "\r" in session:
+        raise ValueError("A header must not contain a line break.")
+    return f"X-Session-ID: {session}\r\n".encode(errors="surrogateescape")
 
 
 def _address_info(address: str, port: int) -> tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]:

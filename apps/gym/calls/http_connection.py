@@ -63,9 +63,10 @@ class Reply:
         "status",
     )
 
+    headers: CIMultiDict[str]  # set when the reply begins
+
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
-        self.headers: CIMultiDict[str] = CIMultiDict()
         self.length: int | None = None
         self.encoding = ""
         self.is_complete = False
@@ -124,11 +125,30 @@ class Reply:
 
 
 class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_began",
+        "_client",
+        "_ends_with_connection",
+        "_error",
+        "_head_bytes",
+        "_idle_since",
+        "_is_reading_paused",
+        "_is_sent",
+        "_is_writing_paused",
+        "_loop",
+        "_parser",
+        "_reply",
+        "_streams",
+        "_transport",
+        "_waiting",
+        "origin",
+    )
+
     def __init__(self, client: Pool, origin: Origin) -> None:
         self.origin = origin
         self._client = client
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = None  # only while a reply arrives, because it is large
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -215,8 +235,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._head_bytes += len(data)
+        parser = self._parser = self._parser or httptools.HttpResponseParser(self)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(OSError(f"The reply is not HTTP/1.1: {error}"))
             return
@@ -248,6 +269,8 @@ class Connection(asyncio.Protocol):
         if self._reply is None:
             # A second reply to the same request.
             self._transport.abort()
+        else:
+            self._reply.headers = CIMultiDict()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._began:
@@ -258,6 +281,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         reply = self._reply
         assert reply is not None
+        assert self._parser is not None
         status = self._parser.get_status_code()
         if 100 <= status < 200:
             reply.headers.clear()
@@ -295,11 +319,11 @@ class Connection(asyncio.Protocol):
 
     def _end(self, reply: Reply) -> None:
         reply.is_complete = True
-        self._reply = None
+        parser, self._parser, self._reply = self._parser, None, None
         if self._is_reading_paused:
             self._is_reading_paused = False
             self._transport.resume_reading()
-        if self._is_sent and self._parser.should_keep_alive() and not self._transport.is_closing():
+        if self._is_sent and parser and parser.should_keep_alive() and not self._transport.is_closing():
             self._idle_since = self._loop.time()
             self._client.keep(self)
         else:

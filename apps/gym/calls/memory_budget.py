@@ -159,6 +159,8 @@ class MemoryBudget:
 class Account:
     """The memory held by one rollout. A decoded reply is pending until its event is counted."""
 
+    __slots__ = ("_kept", "_outer", "_pending", "budget", "events", "held", "is_kept", "number")
+
     def __init__(self, budget: MemoryBudget, number: int) -> None:
         self.budget = budget
         self.number = number
@@ -169,11 +171,12 @@ class Account:
         self.is_kept = False
 
     def __enter__(self) -> Self:
-        self._token = _current.set(self)
+        self._outer = _current.get()
+        _current.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+        _current.set(self._outer)
         self.close()
 
     def retain(self, size: int) -> None:

@@ -4,7 +4,8 @@ This module enforces the allow list (outbound_policy.py) and the memory budget f
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from yarl import URL
@@ -80,40 +81,37 @@ class Outbound:
         self._client: HttpClient | None = None
         self._urls: dict[str, URL] = {}
 
-    async def request(
+    def request(
         self,
         method: str,
         url: str,
         *,
         body: Body = None,
         headers: Mapping[str, str] | None = None,
+        session: str = "",
         cookies: Mapping[str, str] | None = None,
-        timeout: float,  # noqa: ASYNC109 - not for the whole call, but for each hop
+        timeout: float,
         connect_timeout: float = 10.0,
         max_bytes: int = 16 * MIB,
-    ) -> OutboundReply:
-        """Send a request and return its reply, whatever its status.
+        revise: Callable[[OutboundReply], OutboundReply] | None = None,
+    ) -> Coroutine[Any, Any, OutboundReply]:
+        """Send a request and return its reply, whatever its status, or what `revise` returns for it.
 
-        `timeout` is in seconds and applies to each redirect hop. It includes reading the body, but not waits for
-        memory. Raises OutboundRefused, OutboundRedirectRefused, OutboundFailed, OutboundTimedOut or OutboundTooLarge.
+        `session` is the value of the header X-Session-ID. `timeout` is in seconds and applies to each redirect hop. It
+        includes reading the body, but not waits for memory. Raises OutboundRefused, OutboundRedirectRefused,
+        OutboundFailed, OutboundTimedOut or OutboundTooLarge.
         """
-        target = self._urls.get(url) or self._parse(url)
         limits = _Limits(timeout, connect_timeout, min(max_bytes, self.memory.largest_reply))
-        reply = await self._send(method, target, body=body, headers=headers, cookies=cookies, limits=limits)
-        if reply.status in (301, 302, 303, 307, 308) and "Location" in reply.headers:
-            try:
-                return await self._follow(
-                    reply,
-                    method,
-                    target,
-                    body=body,
-                    headers=headers,
-                    cookies=dict(cookies or {}),
-                    limits=limits,
-                )
-            except OutboundRefused as refused:
-                raise OutboundRedirectRefused(f"{_where(target)} redirected the call: {refused}") from refused
-        return reply
+        return self._send(
+            method,
+            url,
+            body=body,
+            headers=headers or {},
+            session=session,
+            cookies=cookies,
+            limits=limits,
+            revise=revise,
+        )
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -144,20 +142,26 @@ class Outbound:
     async def _send(
         self,
         method: str,
-        url: URL,
+        address: str | URL,
         *,
         body: Body,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        session: str,
         cookies: Mapping[str, str] | None,
         limits: _Limits,
+        revise: Callable[[OutboundReply], OutboundReply] | None = None,
     ) -> OutboundReply:
-        headers = headers or {}
+        """Send a request. Follow the redirects of its reply unless `address` is a URL, which is the next hop of one."""
+        url = address if isinstance(address, URL) else self._urls.get(address) or self._parse(address)
+        given = headers
         if cookies:
-            headers = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+            given = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
         client = self._client or self._open()
         try:
             with TimeLimit(limits.total):
-                reply = await client.send(method, url, headers=headers, body=body, connect_timeout=limits.connect)
+                reply = await client.send(
+                    method, url, headers=given, session=session, body=body, connect_timeout=limits.connect
+                )
                 hold = None
                 if reply.is_small(limit=limits.size):
                     content = reply.take()
@@ -174,9 +178,17 @@ class Outbound:
             raise OutboundTimedOut(f"{_where(url)}: no reply within {limits.total:g} s.") from None
         except OSError as error:
             raise OutboundFailed(f"{_where(url)}: {error.strerror or error}") from error
-        given = reply.headers
-        cookies_set = _set_cookies(given.getall("Set-Cookie")) if "Set-Cookie" in given else {}
-        return OutboundReply(reply.status, given, content, cookies_set, hold)
+        received = reply.headers
+        cookies_set = _set_cookies(received.getall("Set-Cookie")) if "Set-Cookie" in received else {}
+        answer = OutboundReply(reply.status, received, content, cookies_set, hold)
+        if _redirects(answer) and url is not address:
+            try:
+                answer = await self._follow(
+                    answer, method, url, body=body, headers=headers, session=session, cookies=cookies, limits=limits
+                )
+            except OutboundRefused as refused:
+                raise OutboundRedirectRefused(f"{_where(url)} redirected the call: {refused}") from refused
+        return revise(answer) if revise else answer
 
     async def _read(self, reply: Reply, url: URL, max_bytes: int) -> tuple[bytes, Hold | None]:
         """Read the body. While the memory budget has no space for more of it, reading pauses."""
@@ -213,14 +225,16 @@ class Outbound:
         url: URL,
         *,
         body: Body,
-        headers: Mapping[str, str] | None,
-        cookies: dict[str, str],
+        headers: Mapping[str, str],
+        session: str,
+        cookies: Mapping[str, str] | None,
         limits: _Limits,
     ) -> OutboundReply:
         """Follow the redirects of a reply and return the last reply, with the cookies that its origin has set.
 
         Only GET follows 301, 302 and 303. Another origin gets no cookies, and only the headers Content-Type and Accept.
         """
+        cookies = dict(cookies or {})
         cookies_set: dict[str, str] = {}
         for _ in range(_MAX_REDIRECTS):
             cookies_set |= reply.cookies
@@ -233,13 +247,19 @@ class Outbound:
                     )
                 body = None
             if target.origin() != url.origin():
-                headers = {n: v for n, v in (headers or {}).items() if n.lower() in ("content-type", "accept")}
-                cookies, cookies_set = {}, {}
+                headers = {n: v for n, v in headers.items() if n.lower() in ("content-type", "accept")}
+                session, cookies, cookies_set = "", {}, {}
             url = target
-            reply = await self._send(method, url, body=body, headers=headers, cookies=cookies, limits=limits)
-            if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
+            reply = await self._send(
+                method, url, body=body, headers=headers, session=session, cookies=cookies, limits=limits
+            )
+            if not _redirects(reply):
                 return msgspec.structs.replace(reply, cookies=cookies_set | reply.cookies)
         raise OutboundRefused(f"{_where(url)}: more than {_MAX_REDIRECTS} redirects. Use the final URL.")
+
+
+def _redirects(reply: OutboundReply) -> bool:
+    return reply.status in (301, 302, 303, 307, 308) and "Location" in reply.headers
 
 
 def _next_hop(policy: OutboundPolicy, url: URL, reply: OutboundReply) -> URL:

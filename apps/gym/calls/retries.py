@@ -45,6 +45,19 @@ class Pauses(msgspec.Struct, frozen=True, kw_only=True):
         jitter: float = self.draw() * min(self.longest, self.first * 2.0 ** (tries - 1))
         return jitter if after is None else after + min(jitter, self.first)
 
+    def before_retry(self, again: TryAgain, *, tries: int, max_tries: int) -> float:
+        """Return the seconds to wait after `tries` tries. Raise the error of the last one if no further try may start.
+
+        No retry starts after a time limit of the caller.
+        """
+        pause = self.length(tries, again.after)
+        if tries >= max_tries or not _may_wait(pause, again, self):
+            raise again.error from again.error.__cause__
+        return pause
+
+    def wait(self, seconds: float) -> Awaitable[object]:
+        return (self.sleep or asyncio.sleep)(seconds)
+
 
 _DEFAULT = Pauses()
 
@@ -62,10 +75,8 @@ async def call_with_retries(
         try:
             return await call(), tries - 1
         except TryAgain as again:
-            pause = pauses.length(tries, again.after)
-            if tries >= max_tries or not _may_wait(pause, again, pauses):
-                raise again.error from again.error.__cause__
-        await (pauses.sleep or asyncio.sleep)(pause)
+            pause = pauses.before_retry(again, tries=tries, max_tries=max_tries)
+        await pauses.wait(pause)
 
 
 def _may_wait(pause: float, again: TryAgain, pauses: Pauses) -> bool:

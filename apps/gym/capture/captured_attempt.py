@@ -7,7 +7,6 @@ in the context of the attempt, so that waits for a throttled model stop its cloc
 import asyncio
 import contextvars
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -70,6 +69,7 @@ class CapturedAttempt(SessionDriver):
         super().__init__(row=row, server=server, prompt=harness.prompt, seed=seed, elapsed=elapsed)
         self.harness = harness
         self.name = name
+        self.trace: list[TraceUnion] = []
         self.tools: list[Tool] = []
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the agent may begin; has the error of an attempt that could not begin."""
@@ -98,9 +98,13 @@ class CapturedAttempt(SessionDriver):
         """Yield every event in order; see AttemptDriver."""
         self._context = contextvars.copy_context()
         try:
-            async with aclosing(super().events()) as events:
-                async for event in events:
+            session = await self._open_session()
+            try:
+                async for event in self._attempt(session):
+                    self.trace.append(event)
                     yield event
+            finally:
+                await session.close()
         except BaseException as problem:
             if not self.opened.done():
                 why = problem if isinstance(problem, GymError) else AgentLost(f"The attempt did not begin: {problem!r}")

@@ -5,7 +5,7 @@ and `server` make the calls.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -33,6 +33,7 @@ from apps.gym.traces.items import (
     message,
     text_of,
 )
+from apps.gym.traces.responses import ResponseParts
 from apps.gym.traces.tokens import pack_tokens
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
@@ -144,17 +145,68 @@ class Attempt(SessionDriver):
         self.name = name
         self.conversation: list[Item] = []
         self.tools: list[Tool] = []
-        self._tool_names: frozenset[str] = frozenset()
+        self._tool_names: list[str] = []
         self.sampling = resolve_sampling(row, harness, seed)
+        self._parts = ResponseParts()
         self._sent = SentMessages()
         self._ids = b""  # packed ids of the last call with tokens
         self._has_responded = False  # the environment has answered a reply
         self._allows_strict = harness.allows_strict
         self._ending: StopReason | None = None  # set when the environment ends the attempt
 
-    def _note(self, event: TraceUnion) -> None:
-        self.trace.append(event)
-        self.conversation += event.new_items()
+    async def events(self) -> AsyncGenerator[TraceUnion, None]:
+        """Yield every event in order; see AttemptDriver."""
+        session = await self._open_session()
+        try:
+            offered = await session.list_tools()
+            self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
+            self._tool_names = [str(tool.get("name", "")) for tool in self.tools]
+            stepped = session if isinstance(session, SteppedSession) else None
+            opened = self.elapsed()
+            yield self._note(
+                SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
+            )
+            yield self._note(Prompt(items=self._initial_items(session), at=self.elapsed()))
+            stop_reason: StopReason | None = None
+            steps = empty_replies = tokens = 0
+            while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
+                # Each empty reply since the last tool call changes the seed, to get another reply.
+                began, sampling = self.elapsed(), reseed(self.sampling, empty_replies + 1)
+                reply = self._model_call(await self._ask(sampling), began=began, sampling=sampling)
+                yield self._note(reply)
+                steps += 1
+                tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
+                calls = function_calls(reply.items)
+                if reply.finish_reason in ENDING_FINISH_REASONS:
+                    stop_reason = ENDING_FINISH_REASONS[reply.finish_reason]
+                elif stepped:
+                    for event in await self._step(stepped, reply):
+                        yield self._note(event)
+                    stop_reason = self._ending
+                elif calls:
+                    empty_replies = 0
+                    for result in await self._call_tools(session, calls):
+                        yield self._note(result)
+                elif not any(text_of(item).strip() for item in reply.items if item_type(item) == "message"):
+                    empty_replies += 1
+                    stop_reason = "empty_reply" if empty_replies > 1 and not self.harness.retry_empty_replies else None
+                else:
+                    for event in await self._respond(session, reply):
+                        yield self._note(event)
+                    stop_reason = self._ending
+                del reply, calls  # thousands of attempts wait for replies at the same time
+                if stop_reason is None and steps >= self.harness.max_steps:
+                    stop_reason = "max_steps"
+            response = assemble_unprefixed_response(self._parts, self.row, self._tool_names, stop_reason)
+            for verdict in await self._verify(session, response, stop_reason):
+                yield self._note(verdict)
+        finally:
+            await session.close()
+
+    def _note(self, event: TraceUnion) -> TraceUnion:
+        """Add an event to the conversation and the response, and return it."""
+        self.conversation += self._parts.add(event)
+        return event
 
     def _initial_items(self, session: Session) -> list[Item]:
         """Return the prompt and the environment's first messages.
@@ -166,56 +218,13 @@ class Attempt(SessionDriver):
             raise EnvironmentFault(problem).permanent()
         return [*compose_prompt(self.row, self.harness), *session.opening]
 
-    async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
-        offered = await session.list_tools()
-        self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
-        self._tool_names = frozenset(str(tool.get("name", "")) for tool in self.tools)
-        stepped = session if isinstance(session, SteppedSession) else None
-        opened = self.elapsed()
-        yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
-        yield Prompt(items=self._initial_items(session), at=self.elapsed())
-        stop_reason: StopReason | None = None
-        steps = empty_replies = tokens = 0
-        while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
-            reply = await self._ask(empty_replies)
-            yield reply
-            steps += 1
-            tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
-            calls = function_calls(reply.items)
-            if reply.finish_reason in ENDING_FINISH_REASONS:
-                stop_reason = ENDING_FINISH_REASONS[reply.finish_reason]
-            elif stepped:
-                for event in await self._step(stepped, reply):
-                    yield event
-                stop_reason = self._ending
-            elif calls:
-                empty_replies = 0
-                for result in await self._call_tools(session, calls):
-                    yield result
-            elif not any(text_of(item).strip() for item in reply.items if item_type(item) == "message"):
-                empty_replies += 1
-                stop_reason = "empty_reply" if empty_replies > 1 and not self.harness.retry_empty_replies else None
-            else:
-                for event in await self._respond(session, reply):
-                    yield event
-                stop_reason = self._ending
-            if stop_reason is None and steps >= self.harness.max_steps:
-                stop_reason = "max_steps"
-        response = assemble_unprefixed_response(self.trace, self.row, self._tool_names, stop_reason)
-        for verdict in await self._verify(session, response, stop_reason):
-            yield verdict
-
     def _reached_limit(self, tokens: int) -> StopReason | None:
         if self.elapsed() > self.harness.time_limit:
             return "time_limit"
         return "token_limit" if tokens >= self.harness.token_limit else None
 
-    async def _ask(self, empty_replies: int) -> ModelCall:
-        """Call the model. Each empty reply since the last tool call changes the seed, to get another reply."""
-        began = self.elapsed()
-        sampling = reseed(self.sampling, empty_replies + 1)
-        seen = len(self.conversation)
-        reply: Reply = await self.policy.ask(
+    def _ask(self, sampling: dict[str, Any]) -> Awaitable[Reply]:
+        return self.policy.ask(
             Ask(
                 items=self.conversation,
                 tools=self.tools,
@@ -225,8 +234,10 @@ class Attempt(SessionDriver):
                 sent=self._sent,
             )
         )
+
+    def _model_call(self, reply: Reply, *, began: float, sampling: dict[str, Any]) -> ModelCall:
         return ModelCall(
-            seen=seen,
+            seen=len(self.conversation),
             items=reply.items,
             model=reply.model,
             version=reply.version,
@@ -264,7 +275,9 @@ class Attempt(SessionDriver):
     async def _step(self, session: SteppedSession, reply: ModelCall) -> list[TraceUnion]:
         """Pass a reply to the environment as one step. Return the outputs of its calls, then the environment's turn."""
         began = self.elapsed()
-        step = await session.step(assemble_unprefixed_response([self.trace[0], reply], self.row, self._tool_names))
+        parts = ResponseParts(tools=self.tools)
+        parts.add(reply)
+        step = await session.step(assemble_unprefixed_response(parts, self.row, self._tool_names))
         duration = self.elapsed() - began
         events: list[TraceUnion] = []
         for call in function_calls(reply.items):

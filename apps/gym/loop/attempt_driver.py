@@ -5,7 +5,7 @@ attempt.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
 from apps.gym.resources.protocol import ResourceServer, Session
@@ -42,24 +42,20 @@ class SessionDriver(ABC):
         self.server = server
         self.seed = seed
         self.elapsed = elapsed
-        self.trace: list[TraceUnion] = []
         self._prompt = prompt
         self._session: Session | None = None
         self._judge_calls_taken = 0
         # Start of the last `respond` or `verify`. The times of judge calls are relative to it.
         self._asked_at = 0.0
 
-    async def events(self) -> AsyncGenerator[TraceUnion, None]:
-        """Yield every event in order; see AttemptDriver."""
+    @abstractmethod
+    def events(self) -> AsyncGenerator[TraceUnion, None]:
+        """Yield every event in order; see AttemptDriver. Open a session first, and close it at the end."""
+
+    async def _open_session(self) -> Session:
         self.row = apply_template_or_fail(self._prompt, self.row)
-        session = await self.server.seed_session(self.row, seed=self.seed)
-        self._session = session
-        try:
-            async for event in self._attempt(session):
-                self._note(event)
-                yield event
-        finally:
-            await session.close()
+        self._session = await self.server.seed_session(self.row, seed=self.seed)
+        return self._session
 
     def take_judge_calls(self) -> list[JudgeCall]:
         """Return the judge calls that were not reported yet; see AttemptDriver."""
@@ -68,13 +64,6 @@ class SessionDriver(ABC):
         for call in calls:
             call.at += self._asked_at
         return calls
-
-    @abstractmethod
-    def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
-        """Yield the events of the attempt, from the opened session to the verification."""
-
-    def _note(self, event: TraceUnion) -> None:
-        self.trace.append(event)
 
     async def _verify(self, session: Session, response: dict[str, Any], stop_reason: str) -> list[TraceUnion]:
         """Return the judge calls, then the verification. `response` is a Responses object of the whole attempt."""

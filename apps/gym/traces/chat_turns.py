@@ -22,6 +22,7 @@ Reasoning = Literal["field", "text", "dropped"]
 IMAGES_FOLLOW = "The result has only images. They follow."
 """Placeholder text of a tool result that has only images. A user message after it contains the images."""
 
+_MESSAGE_KEYS = {"role", "content"}
 _THOUGHT_KEYS = ("text", "thinking", "summary", "content")
 _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
 
@@ -126,6 +127,8 @@ def _split_images(content: Any) -> tuple[Any, list[Any]]:
 
 
 def _plain_message(item: Item) -> Message:
+    if item.keys() == _MESSAGE_KEYS and item["role"] != "developer" and isinstance(item["content"], str):
+        return item  # is a chat message already, which all rollouts of a task share
     # Chat templates of open models do not know the role developer, which means the same as system.
     role = "system" if item["role"] == "developer" else item["role"]
     named = {"name": item["name"]} if item.get("name") else {}

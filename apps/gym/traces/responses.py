@@ -1,5 +1,6 @@
 """The Responses object of a whole attempt, for `/verify` and rollout rows."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -188,25 +189,77 @@ def prompt_items(events: list[TraceUnion]) -> list[Item]:
     return next((event.items for event in events if isinstance(event, Prompt)), [])
 
 
-def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: str = "") -> dict[str, Any]:
+class ResponseParts(msgspec.Struct):
+    """What a response takes from the events of an attempt. `usage` has the sum of each count over all model calls.
+
+    A running attempt collects these parts rather than its events, which need more memory.
+    """
+
+    output: list[Item] = []
+    tools: list[Tool] = []
+    usage: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
+    model: str = ""
+    response_id: str = ""
+    answer: str = ""
+    turns: int = 0
+    user_calls: list[dict[str, Any]] = []
+
+    def add(self, event: TraceUnion) -> list[Item]:
+        """Add the parts of the next event. Return the items that it adds to the conversation."""
+        items = event.new_items()
+        match event:
+            case ModelCall():
+                self.model, self.response_id = event.model, event.response_id
+                counts: Any = event.usage
+                for name in counts:
+                    self.usage[name] += counts[name]
+            case Prompt():
+                return items
+            case SessionOpened():
+                self.tools = event.tools
+                # An imported rollout has no events for calls of the user model, so take them from the imported
+                # response.
+                kept = as_object(event.original.get("response")).get("user_calls")
+                self.user_calls += kept if isinstance(kept, list) else []
+            case EnvironmentTurn():
+                self.turns += 1
+            case JudgeCall(role="user"):
+                self.user_calls += user_calls(event.items, self.turns)
+            case AgentEnd():
+                self.answer = event.answer
+        self.output += items
+        return items
+
+
+def response_parts(events: Iterable[TraceUnion]) -> ResponseParts:
+    parts = ResponseParts()
+    for event in events:
+        parts.add(event)
+    return parts
+
+
+def assemble_response(
+    attempt: list[TraceUnion] | ResponseParts, row: TaskRow, *, stop_reason: str = ""
+) -> dict[str, Any]:
     """Return one Responses object whose `output` is every item after the prompt, in order.
 
-    The minimum keys are those that NeMo Gym's servers require: id, created_at, model, object, output,
-    parallel_tool_calls, tool_choice, tools. Output items have the required fields of the `openai` package types.
-    Observations of an environment are user messages, for which those types have no equivalent. `user_calls`, if there
-    are any, has the tool calls of a simulated user, each with the number of environment turns before it.
+    `attempt` has its events, or their parts. The minimum keys are those that NeMo Gym's servers require: id,
+    created_at, model, object, output, parallel_tool_calls, tool_choice, tools. Output items have the required fields of
+    the `openai` package types. Observations of an environment are user messages, for which those types have no
+    equivalent. `user_calls`, if there are any, has the tool calls of a simulated user, each with the number of
+    environment turns before it.
     """
     params = row["responses_create_params"]
-    parts = _take_parts(events)
-    output, usage, last = parts.output, parts.usage, parts.last_call
+    parts = attempt if isinstance(attempt, ResponseParts) else response_parts(attempt)
+    output, usage = parts.output, parts.usage
     if parts.answer and parts.answer != last_assistant_text(output):
         # Some external agents give their answer only in the command that ends the attempt.
-        output.append(message("assistant", parts.answer))
+        output = [*output, message("assistant", parts.answer)]
     reason = _INCOMPLETE.get(stop_reason)
     return {
-        "id": last.response_id if last and last.response_id else "resp_0",
+        "id": parts.response_id or "resp_0",
         "created_at": 0.0,
-        "model": last.model if last else "",
+        "model": parts.model,
         "object": "response",
         "output": [complete_item(item, number) for number, item in enumerate(output)],
         "parallel_tool_calls": bool(params.get("parallel_tool_calls", True)),
@@ -226,45 +279,6 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
         },
         **({"user_calls": parts.user_calls} if parts.user_calls else {}),
     }
-
-
-class _Parts(msgspec.Struct):
-    """What a response takes from the events. `usage` has the sum of each count over all model calls."""
-
-    output: list[Item] = []
-    tools: list[Tool] = []
-    usage: dict[str, int] = {}
-    last_call: ModelCall | None = None
-    answer: str = ""
-    user_calls: list[dict[str, Any]] = []
-
-
-def _take_parts(events: list[TraceUnion]) -> _Parts:
-    parts = _Parts(usage=dict.fromkeys(_COUNTS, 0))
-    turn = 0
-    for event in events:
-        match event:
-            case ModelCall():
-                parts.last_call = event
-                counts: Any = event.usage
-                for name in counts:
-                    parts.usage[name] += counts[name]
-            case Prompt():
-                continue
-            case SessionOpened():
-                parts.tools = event.tools
-                # An imported rollout has no events for calls of the user model, so take them from the imported
-                # response.
-                kept = as_object(event.original.get("response")).get("user_calls")
-                parts.user_calls += kept if isinstance(kept, list) else []
-            case EnvironmentTurn():
-                turn += 1
-            case JudgeCall(role="user"):
-                parts.user_calls += user_calls(event.items, turn)
-            case AgentEnd():
-                parts.answer = event.answer
-        parts.output += event.new_items()
-    return parts
 
 
 def user_calls(items: list[Item], turn: int) -> list[dict[str, Any]]:

@@ -19,13 +19,16 @@ _NEEDS_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict[str, Any]:
     """Return the body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) are passed on.
 
+    The next call with the same `sent` may change this body.
+
     Raises SamplingRefused for sampling that would contradict the trace, and PolicyError for an item without a chat
     message or a task's `metadata.extra_body` that cannot be merged.
     """
     sent = ask.sent or SentMessages()
     fields = sent.keep_fields(ask.tools, ask.sampling, lambda: _fields(ask, model_name, dialect))
     messages = sent.extend(ask.items, instructions=ask.sampling.get("instructions"), reasoning=dialect.reasoning)
-    return {**fields, dialect.renamed.get("messages", "messages"): messages}
+    fields[dialect.renamed.get("messages", "messages")] = messages
+    return fields
 
 
 def _fields(ask: Ask, model_name: str, dialect: Dialect) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from apps.gym.calls.outbound import (
 )
 from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
-from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
+from apps.gym.calls.retries import Pauses, TryAgain
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.redaction.shortening import cut
 from apps.gym.traces.known_ids import KnownIds
@@ -114,6 +114,7 @@ class HttpPolicy:
         self._written_secrets = [secret for secret in written if len(secret) >= SHORTEST_SECRET]
         self._observe = observe
         self._gate = gate
+        self._tell = self._report_throttled  # one bound method for all calls
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
 
@@ -121,51 +122,56 @@ class HttpPolicy:
         return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
 
     async def ask(self, ask: Ask) -> Reply:
-        request = REQUESTS[self._wire]
-        streams = ask.on_delta is not None and self._wire == "chat"
-
-        def make_body(asked: Ask) -> dict[str, Any]:
-            body = request(asked, model_name=self._model_name, dialect=self._dialect)
-            return {**body, **_STREAMED} if streams else body
-
-        body = make_body(ask)
-        tries, version, asked, grammar = 0, "", ask, has_grammar(body)
-
-        async def send() -> Reply:
-            nonlocal tries, version, asked, body
+        asked, tries, body = ask, 0, self._make_body(ask)
+        grammar = has_grammar(body)
+        while True:
             tries += 1
             version = self.weights.version
-            reader = DeltaReader(ask.on_delta, self._secrets) if streams and ask.on_delta else None
-            stream = ChatStreamReader(reader.read) if reader else None
-            if stream:
-                reply_listener.set(stream.feed)
             try:
-                reply = await self._try_once(body, ask, tries, stream)
+                reply = await (self._try_streamed if self._streams(ask) else self._try_once)(body, ask, tries)
+                break
             except TryAgain as again:
-                if reader and reader.has_begun:
-                    raise again.error from None
+                pause = self._pauses.before_retry(again, tries=tries, max_tries=self._max_tries)
                 if isinstance(again.error, ReplyMalformed):
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
-                    body = make_body(asked)
-                raise
-            finally:
-                if stream:
-                    # The context of a captured call lives longer than the call.
-                    reply_listener.set(None)
-            if reader:
-                reader.finish()
-            return reply
-
-        reply, retries = await call_with_retries(send, max_tries=self._max_tries, pauses=self._pauses)
-        reply.retries, reply.version, reply.grammar = retries, version, grammar
+                    body = self._make_body(asked)
+            await self._pauses.wait(pause)
+        reply.retries, reply.version, reply.grammar = tries - 1, version, grammar
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
-    async def _try_once(self, body: dict[str, Any], ask: Ask, tries: int, stream: ChatStreamReader | None) -> Reply:
+    def _streams(self, ask: Ask) -> bool:
+        return ask.on_delta is not None and self._wire == "chat"
+
+    def _make_body(self, ask: Ask) -> dict[str, Any]:
+        body = REQUESTS[self._wire](ask, model_name=self._model_name, dialect=self._dialect)
+        return {**body, **_STREAMED} if self._streams(ask) else body
+
+    async def _try_streamed(self, body: dict[str, Any], ask: Ask, tries: int) -> Reply:
+        """Try once, and pass the parts of the reply on. After the first part, the call is not retried."""
+        assert ask.on_delta is not None
+        reader = DeltaReader(ask.on_delta, self._secrets)
+        stream = ChatStreamReader(reader.read)
+        reply_listener.set(stream.feed)
         try:
-            send = functools.partial(self.sender.send, body, session=ask.session, tries=tries)
-            gate = self._gate
-            got = await (gate.send(send, self._report_throttled, patience=ask.patience) if gate else send())
+            reply = await self._try_once(body, ask, tries, stream)
+        except TryAgain as again:
+            if reader.has_begun:
+                raise again.error from None
+            raise
+        finally:
+            # The context of a captured call lives longer than the call.
+            reply_listener.set(None)
+        reader.finish()
+        return reply
+
+    async def _try_once(
+        self, body: dict[str, Any], ask: Ask, tries: int, stream: ChatStreamReader | None = None
+    ) -> Reply:
+        try:
+            gate, send = self._gate, self.sender.send
+            call = (body, ask.session, tries)
+            got = await (gate.send(send, self._tell, *call, patience=ask.patience) if gate else send(*call))
         except EndpointPaused as paused:
             error = self._error(f"The policy model is throttled: {paused}")
             raise error.refused("rate_limit", retry_after=paused.retry_after) from None

@@ -59,7 +59,7 @@ class PackageSender:
     def __repr__(self) -> str:
         return self.servers[0] + self._path
 
-    async def send(self, body: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+    async def send(self, body: dict[str, Any], session: str, tries: int) -> OutboundReply:
         return reveal_error(await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=body)))
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:

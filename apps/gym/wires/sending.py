@@ -1,7 +1,7 @@
 """Send requests to a policy model over GymWeb's own HTTP client, to one of its servers."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ class Sender(Protocol):
 
     servers: list[str]
 
-    async def send(self, body: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+    def send(self, body: dict[str, Any], session: str, tries: int) -> Awaitable[OutboundReply]:
         """Send a body and return the reply with any status, that of an error in its body included.
 
         `tries` is the number of this try, from 1.
@@ -59,23 +59,25 @@ class PlainSender:
         self.servers = [base_url.rstrip("/") for base_url in base_urls]
         self._urls = [server + path for server in self.servers]
         self._headers = {"Content-Type": "application/json", **headers}
+        self._headers_beside_session = {name: value for name, value in self._headers.items() if name != "X-Session-ID"}
         self._call_timeout = call_timeout
         self._connect_timeout = connect_timeout
 
     def __repr__(self) -> str:
         return ", ".join(self._urls)
 
-    async def send(self, body: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
-        reply = await self._outbound.request(
+    def send(self, body: dict[str, Any], session: str, tries: int) -> Awaitable[OutboundReply]:
+        return self._outbound.request(
             "POST",
             self._url(session, tries),
             body=partial(_encode, body),
-            headers={**self._headers, "X-Session-ID": session} if session else self._headers,
+            headers=self._headers_beside_session if session else self._headers,
+            session=session,
             timeout=self._call_timeout,
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,
+            revise=reveal_error,
         )
-        return reveal_error(reply)
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
         base_url = self.servers[server]

@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import Item, TaskRow
-from apps.gym.traces.responses import assemble_response
+from apps.gym.traces.responses import ResponseParts, assemble_response
 
 _SEPARATORS = ("__", ".", ":", "/")
 _MCP = re.compile(r"mcp__[^_](?:[^_]|_(?!_))*__(?=.)")
@@ -40,8 +40,8 @@ def _bare(call: Item, known: Collection[str]) -> Item:
 
 
 def assemble_unprefixed_response(
-    events: list[TraceUnion], row: TaskRow, known: Collection[str], stop_reason: str = ""
+    attempt: list[TraceUnion] | ResponseParts, row: TaskRow, known: Collection[str], stop_reason: str = ""
 ) -> dict[str, Any]:
     """Return the response for an environment or verifier, with the tool names of the task."""
-    response = assemble_response(events, row, stop_reason=stop_reason)
+    response = assemble_response(attempt, row, stop_reason=stop_reason)
     return {**response, "output": strip_call_prefixes(response["output"], known)}

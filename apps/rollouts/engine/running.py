@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Any, Protocol
 
 import msgspec
@@ -59,6 +58,29 @@ class Setting(msgspec.Struct, kw_only=True):
 
 class RolloutStats:
     """Statistics of one attempt, added up from its events."""
+
+    __slots__ = (
+        "_first_lineages",
+        "cache_write_tokens",
+        "cached_tokens",
+        "calls_without_usage",
+        "input_tokens",
+        "judge_cache_write_tokens",
+        "judge_cached_tokens",
+        "judge_calls",
+        "judge_input_tokens",
+        "judge_output_tokens",
+        "last_reply",
+        "model_time",
+        "model_version",
+        "output_tokens",
+        "tool_calls",
+        "tool_errors",
+        "tool_time",
+        "tools",
+        "turns",
+        "verification",
+    )
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
@@ -156,6 +178,19 @@ class Listener(Protocol):
         """Return None if the rollout has failed for good. Else it is retried: return the failures to count, 0 or 1."""
 
 
+class _Elapsed:
+    """Returns the seconds since it was created, without those for which the time limit was suspended."""
+
+    __slots__ = ("_began", "_limit")
+
+    def __init__(self, limit: TimeLimit) -> None:
+        # Not the clock of the event loop: in uvloop it has a resolution of 1 ms.
+        self._began, self._limit = time.perf_counter(), limit
+
+    def __call__(self) -> float:
+        return time.perf_counter() - self._began - (self._limit.waited if self._limit.was_stopped else 0.0)
+
+
 DriverFactory = Callable[[Callable[[], float]], AttemptDriver]
 """Creates the driver of an attempt. The argument returns the elapsed seconds (see SessionDriver)."""
 
@@ -168,12 +203,8 @@ async def run_rollout(
     An error of the attempt is not raised, but becomes part of its end. CancelledError is raised. Without `make_driver`,
     the built-in agent runs.
     """
-    began = time.perf_counter()
     stats, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
-
-    def elapsed() -> float:
-        # Not the clock of the event loop: in uvloop it has a resolution of 1 ms.
-        return time.perf_counter() - began - (limit.waited if limit.was_stopped else 0.0)
+    elapsed = _Elapsed(limit)
 
     attempt: AttemptDriver
     if make_driver is None:
@@ -191,8 +222,8 @@ async def run_rollout(
     failure: GymError
     try:
         with limit:
-            # Close the generator explicitly: asyncio would close it too late if the event loop ends.
-            async with aclosing(attempt.events()) as events:
+            events = attempt.events()
+            try:
                 async for event in events:
                     stats.add(event)
                     listener.add_event(claim, event)
@@ -200,6 +231,9 @@ async def run_rollout(
                         # Waiting for the database does not count towards the time limit.
                         with stopped_clocks():
                             await listener.wait_for_space()
+            finally:
+                # Explicitly: asyncio would close the generator too late if the event loop ends.
+                await events.aclose()
         return _end(claim, stats, setting, elapsed())
     except GymError as problem:
         failure = problem

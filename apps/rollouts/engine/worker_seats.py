@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
 from typing import Any
 
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
@@ -22,6 +23,8 @@ class WorkerSeats:
         self._freed = freed
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
         self._rollouts_by_model: Counter[int] = Counter()  # number of rollouts by policy model id
+        # One for all rollouts, because thousands of them run at the same time.
+        self._ended, self._context = self._leave, Context()
 
     @property
     def taken(self) -> int:
@@ -39,10 +42,10 @@ class WorkerSeats:
         self.judges.set_limits(limits, self._rollouts_by_model)
 
     def take(self, claim: Claim, setting: Setting, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, name="rollout")
         self._running[task] = (claim, setting)
         self._rollouts_by_model[setting.policy_model_id] += 1
-        task.add_done_callback(self._leave)
+        task.add_done_callback(self._ended, context=self._context)
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         ended = self._running.pop(task, None)

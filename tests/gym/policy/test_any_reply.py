@@ -38,7 +38,7 @@ class Says:
     def pack(self, body):
         return body
 
-    async def send(self, packed, *, session, tries):
+    async def send(self, packed, session, tries):
         if (listen := reply_listener.get()) is not None:
             listen(self.reply.body)
         return self.reply

@@ -92,6 +92,13 @@ def test_a_chat_call_says_everything_and_reads_the_reply():
     assert (reply.items[0]["content"][0]["text"], reply.finish_reason, reply.retries) == ("4", "stop", 0)
 
 
+def test_the_session_of_a_call_replaces_the_models_own():
+    endpoint = Endpoint(ok(), ok())
+    for session in ("rollout-7", ""):
+        endpoint.ask(Ask(items=ASK.items, session=session), headers={"X-Session-ID": "own"})
+    assert [headers["X-Session-ID"] for _, headers, _ in endpoint.requests] == ["rollout-7", "own"]
+
+
 def test_a_responses_call_says_everything_and_reads_the_reply():
     endpoint = Endpoint(ok(RESPONSES_OK))
     reply = endpoint.ask(wire="responses", api_key="")
