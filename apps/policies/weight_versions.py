@@ -2,7 +2,6 @@
 
 from weakref import WeakValueDictionary
 
-from apps.accounts.database_version import read_version
 from apps.gym.traces.items import dump_json
 from apps.gym.wires.protocol import Weights
 from apps.policies.models import PolicyModel
@@ -20,7 +19,6 @@ class WeightsInUse:
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[_Endpoint, Weights] = WeakValueDictionary()
-        self._followed: object = None  # what `follow_versions` read: version of the database, and models
 
     def of(self, policy_model: PolicyModel) -> Weights:
         weights = self._known.setdefault(_endpoint_of(policy_model), Weights(policy_model.version))
@@ -32,15 +30,11 @@ class WeightsInUse:
         in_use = {pk for pk, _ in list(self._known)}
         if not in_use:
             return
-        version = read_version()
-        if version is not None and self._followed == (version, in_use):
-            return
         needed = ("provider", "base_url", "more_base_urls", "model_name", "extra_body", "version")
         for row in PolicyModel.objects.filter(pk__in=in_use).only(*needed):
             weights = self._known.get(_endpoint_of(row))
             if weights is not None:
                 weights.version = row.version
-        self._followed = version, in_use
 
 
 def _endpoint_of(policy_model: PolicyModel) -> _Endpoint:

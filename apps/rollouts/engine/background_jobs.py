@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connection
 
-from apps.accounts.database_version import read_version
+from apps.rollouts.database_version import read_version
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.job_declarations import BackgroundJob, Thread, load_job
 from apps.accounts.outage_log import RetryLog

@@ -21,6 +21,7 @@ from apps.gym.wires.pricing import FREE
 from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.policy_clients import connect_policy
 from apps.policies.weight_versions import WeightsInUse
+from apps.rollouts.database_version import read_version
 from apps.rollouts.engine.circuit_breakers import Endpoint
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.running import Setting
@@ -150,6 +151,7 @@ class Settings:
         self._seats = seats
         self._throttles = throttles
         self._weights = WeightsInUse()
+        self._followed: object = None  # version of the database whose model versions are known
         self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time at which they expire
 
     def get(self, collection_id: int) -> Setting:
@@ -200,4 +202,7 @@ class Settings:
 
     def follow_versions(self) -> None:
         """Tell running rollouts the current version of their model."""
-        self._weights.follow_versions()
+        version = read_version()
+        if version is None or version != self._followed:
+            self._weights.follow_versions()
+            self._followed = version

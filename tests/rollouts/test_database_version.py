@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from apps.accounts.database_version import read_version
+from apps.rollouts.database_version import read_version
 from apps.agents.models import Agent
 from apps.rollouts.engine.background_jobs import BackgroundJobs
 from tests.factories import make_agent
