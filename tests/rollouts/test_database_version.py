@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from apps.rollouts.database_version import read_version
 from apps.agents.models import Agent
+from apps.rollouts.database_version import read_version
 from apps.rollouts.engine.background_jobs import BackgroundJobs
 from tests.factories import make_agent
 

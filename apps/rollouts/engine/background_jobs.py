@@ -14,7 +14,6 @@ from typing import Any
 
 from django.db import connection
 
-from apps.rollouts.database_version import read_version
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.job_declarations import BackgroundJob, Thread, load_job
 from apps.accounts.outage_log import RetryLog
@@ -22,6 +21,7 @@ from apps.accounts.outages import drop_broken_connection
 from apps.accounts.telemetry.spans import SILENT, current_tracer, mark_failed
 from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
+from apps.rollouts.database_version import read_version
 
 POLL_SECONDS = 1.0
 EARLY_SECONDS = 0.1
