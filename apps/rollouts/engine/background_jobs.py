@@ -1,7 +1,7 @@
 """Run the background jobs of all apps in the worker, next to the rollouts.
 
 Each thread runs one job at a time (see `thread` in apps/accounts/job_declarations.py). One query a second finds the
-jobs with work to do.
+jobs with work to do; SQLite is not queried again while it is unchanged.
 """
 
 import asyncio

@@ -347,11 +347,10 @@ class RolloutWorker(ChannelsWorker):
                     await self._has_claimed.wait()
 
     def _read_updates(self, **given: Any) -> WorkerUpdates:
-        """Read updates, and the versions of models in use. Runs on the database thread."""
-        updates = read_updates(**given)
+        """Read the versions of models in use, then updates. Runs on the database thread."""
         if self._seats.taken:
             self._settings.follow_versions()
-        return updates
+        return read_updates(**given)
 
     async def _apply_updates(self) -> None:
         with self._breakers.reports() as reports:
