@@ -43,7 +43,7 @@ class Server:
         writer.close()
 
 
-def connect(server, work, *, kind=HttpClient):
+def connect(server, work, *, kind=HttpClient, run=uvloop.run):
     """Run `work(client, url)` while the server listens."""
 
     async def main():
@@ -56,7 +56,7 @@ def connect(server, work, *, kind=HttpClient):
             await client.close()
             listening.close()
 
-    return uvloop.run(main())
+    return run(main())
 
 
 def talk(server, work):
@@ -287,6 +287,26 @@ def test_unrequested_bytes_close_the_connection():
         return first, await get()
 
     assert talk(server, work) == ((200, b"hello"), (200, b"hello"))
+
+
+class SilentServer(Server):
+    async def handle(self, reader, writer):
+        await reader.read()
+        writer.close()
+
+
+def test_a_call_that_is_cancelled_at_any_moment_leaves_no_connection():
+    async def work(client, url):
+        for steps in [*range(40)] * 5:
+            call = asyncio.ensure_future(client.send("GET", url, headers={}, body=None, connect_timeout=5.0))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        return len(client._open)
+
+    assert connect(SilentServer(), work, run=asyncio.run) == 0
 
 
 class Variable:

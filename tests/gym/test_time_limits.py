@@ -1,6 +1,9 @@
 """Time limits stop while the code under them waits for flow control, also in child tasks, and go on afterwards."""
 
 import asyncio
+import gc
+import weakref
+from contextvars import ContextVar
 
 import pytest
 import uvloop
@@ -89,3 +92,26 @@ def test_limits_of_another_event_loop_in_the_same_thread_have_their_own_timer():
     for run in (asyncio.run, uvloop.run, asyncio.run):
         with pytest.raises(TimeoutError):
             run(work())
+
+
+class Kept:
+    """A result of a task, or a value of a context variable."""
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_limit_that_was_left_keeps_nothing(run):
+    variable = ContextVar("variable")
+
+    async def call():
+        variable.set(value := Kept())
+        with TimeLimit(60):
+            result = Kept()
+        return result, weakref.ref(value), weakref.ref(result)
+
+    async def work():
+        kept = [(await asyncio.create_task(call()))[1:] for _ in range(3)]
+        await asyncio.sleep(0)  # until the event loop drops the last task
+        gc.collect()
+        return [reference() for references in kept for reference in references]
+
+    assert run(work()) == [None] * 6

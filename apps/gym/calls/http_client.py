@@ -86,7 +86,13 @@ class HttpClient:
         self, origin: Origin, seconds: float, head: bytes, body: Body, *, streams: bool
     ) -> Reply:
         # In an empty context, because the transport keeps its context: variables of a rollout would outlive it.
-        connection = await asyncio.create_task(self._connect(origin, seconds), context=Context())
+        opening = asyncio.create_task(self._connect(origin, seconds), context=Context())
+        try:
+            connection = await opening
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().abort()  # opened just before the call was cancelled
+            raise
         return await _ask(connection, head, body, streams=streams)
 
     def _take_idle(self, origin: Origin) -> "Connection | None":

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from types import TracebackType
 from typing import Self
 
@@ -38,6 +38,7 @@ class _Alarm:
         self._unused = 0
         self._timer: asyncio.Handle | None = None
         self._rings_at = math.inf
+        self._context = Context()  # a timer keeps its context
 
     def add(self, limit: "TimeLimit", ends_at: float) -> int:
         """Return the number of the entry. When it is due, end the limit if this is still the number of its entry."""
@@ -59,7 +60,7 @@ class _Alarm:
         if self._timer is not None:
             self._timer.cancel()
         self._rings_at = self._ends[0][0]
-        self._timer = self.loop.call_at(self._rings_at, self._ring)
+        self._timer = self.loop.call_at(self._rings_at, self._ring, context=self._context)
 
     def _ring(self) -> None:
         self._timer, self._rings_at = None, math.inf
@@ -136,8 +137,10 @@ class TimeLimit:
         _innermost.set(self._outer)
         self._is_open = False
         self._leave_alarm()
+        task = self._task
+        del self._task  # an unused entry of the alarm must not keep the task with its result
         # Other cancellations take precedence.
-        if self._is_over and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
+        if self._is_over and task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def _start(self) -> None:

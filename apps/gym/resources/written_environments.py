@@ -280,4 +280,4 @@ def _read_turn(given: object) -> list[Item]:
         if problem := find_item_problem(item):
             raise ValueError(f"its item {at}{problem[1]} {problem[2]}")
     dump_json(given)
-    return given
+    return [dict(item) for item in given]  # the environment may change its own later

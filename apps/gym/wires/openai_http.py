@@ -114,7 +114,6 @@ class HttpPolicy:
         self._written_secrets = [secret for secret in written if len(secret) >= SHORTEST_SECRET]
         self._observe = observe
         self._gate = gate
-        self._tell = self._report_throttled  # one bound method for all calls
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
 
@@ -171,7 +170,7 @@ class HttpPolicy:
         try:
             gate, send = self._gate, self.sender.send
             call = (body, ask.session, tries)
-            got = await (gate.send(send, self._tell, *call, patience=ask.patience) if gate else send(*call))
+            got = await (gate.send(send, self._report_throttled, *call, patience=ask.patience) if gate else send(*call))
         except EndpointPaused as paused:
             error = self._error(f"The policy model is throttled: {paused}")
             raise error.refused("rate_limit", retry_after=paused.retry_after) from None

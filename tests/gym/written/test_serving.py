@@ -15,6 +15,7 @@ from apps.gym.resources.protocol import ToolOutput
 from apps.gym.resources.server_calls import Caller
 from apps.gym.resources.written_environments import WrittenServer
 from apps.gym.serving.served_environment import serve_environment
+from apps.gym.traces.events import EnvironmentTurn
 from apps.gym.written import Attempted, Call, Environment, Move, Reward, ToolRefused, ask, say, tool
 from tests.deadlines import DEADLINE
 from tests.gym.serving.ports import on_a_port
@@ -184,6 +185,22 @@ def test_where_verification_is_off_there_is_no_reward():
         return await session.verify(response("3"))
 
     assert asyncio.run(once()).value is None
+
+
+class SameTurn(Counter):
+    """Answers each reply with the same dict, which it changes."""
+
+    async def respond(self, items):
+        self.count += 1
+        self.turn = getattr(self, "turn", {"type": "message", "role": "user"})
+        self.turn["content"] = f"state {self.count}"
+        return [self.turn] if self.count < 4 else None
+
+
+def test_a_turn_that_the_environment_changes_later_stays_as_it_was():
+    events = asyncio.run(play_attempt(WrittenServer(SameTurn, name="same"), ROW, say("a", "b", "c", "3")))
+    turns = [event.items[0]["content"] for event in events if isinstance(event, EnvironmentTurn) and event.items]
+    assert turns == ["state 1", "state 2", "state 3"]
 
 
 class Once(Counter):
