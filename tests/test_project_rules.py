@@ -15,7 +15,8 @@ MARKED_SAFE: set[str] = set()
 
 def test_no_module_has_a_catch_all_name() -> None:
     paths = [path for folder in ("apps", "gymweb", "scripts") for path in (ROOT / folder).rglob("*")]
-    assert [str(path) for path in paths if path.stem in NAMELESS] == []
+    named_by_django = ROOT / "gymweb" / "postgresql" / "base.py"
+    assert [str(path) for path in paths if path.stem in NAMELESS and path != named_by_django] == []
 
 
 def test_every_app_is_in_the_architecture() -> None:

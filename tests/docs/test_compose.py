@@ -115,7 +115,7 @@ print([one for one in run_checks(include_deployment_checks=True) if not one.is_s
         check=False,
     )
     assert done.stdout.splitlines() == [
-        "['django.db.backends.postgresql', 'gymweb', 'gymweb', 'pw1', 'postgres', 5432] redis://:pw2@redis:6379/0",
+        "['gymweb.postgresql', 'gymweb', 'gymweb', 'pw1', 'postgres', 5432] redis://:pw2@redis:6379/0",
         " ['openid', 'profile', 'email'] 12 False False 60.0",
         "['localhost', '127.0.0.1'] [] True [] 256 True",
         "[]",
