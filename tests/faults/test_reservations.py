@@ -1,5 +1,7 @@
 """Workers on PostgreSQL reserve slots of limits: exact for all together, without a lock that all claims share."""
 
+import contextlib
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 
 from apps.rollouts.engine import claiming
 from tests.deadlines import DEADLINE
+from tests.faults.cutting_proxy import CuttingProxy
 from tests.faults.installation import Installation, wait_until
 
 pytestmark = pytest.mark.slow
@@ -162,6 +165,42 @@ def test_many_workers_at_once_never_reserve_more_than_the_limit(planned, connect
     done.set()
     watching.join(DEADLINE)
     assert 0 < most[0] <= MODEL_LIMIT
+
+
+def test_a_statement_whose_connection_broke_takes_back_no_slots_later(planned, connection, database):
+    one, other = worker(connection), worker(connection)
+    first, third = planned.ids["first"], planned.ids["third"]
+    claims = f"""
+from django.db import OperationalError
+from apps.rollouts.engine.database_thread import _with_live_connection as call
+from apps.rollouts.engine.reservations import Reservations
+reservations = Reservations()
+def claim(running, collection, wanted):
+    reservations.read({one}, running)
+    return reservations.reserve(collection, wanted=wanted, judge_calls=0, max_in_flight=None)
+print("granted", call(claim, {{}}, {first}, {MODEL_LIMIT}))
+try:
+    print("granted", call(claim, {{{first}: 1}}, {third}, 1))
+except OperationalError as problem:
+    print("broke", problem)
+print("granted", call(claim, {{{first}: 1}}, {first}, {MODEL_LIMIT - 1}))
+"""
+    proxy = CuttingProxy(database.port)
+    url = planned.database_url.replace(f":{database.port}/", f":{proxy.port}/")
+    waiting = """SELECT client_port FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%rollouts_reserve%' AND datname = current_database()"""
+    with contextlib.closing(proxy), psycopg.connect(planned.database_url) as locking:
+        model = "SELECT policy_model_id FROM rollouts_collection WHERE id = %s"
+        locking.execute(f"SELECT pg_advisory_xact_lock(x'47594D01'::int, ({model})::int)", [third])
+        claiming_twice = planned.start("claims", "manage.py", "shell", "--command", claims, GYMWEB_DATABASE_URL=url)
+        wait_until(lambda: bool(planned.rows(waiting)), DEADLINE, planned.tell)
+        assert proxy.cut(planned.number(waiting))
+        assert claiming_twice.wait(DEADLINE) == 0, claiming_twice.said
+    granted = re.findall(r"granted (\d+)|(broke)", claiming_twice.said)
+    assert granted == [(str(MODEL_LIMIT), ""), ("", "broke"), (str(MODEL_LIMIT - 1), "")]
+    going_on = "SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND query LIKE 'SELECT rollouts_reserve%'"
+    wait_until(lambda: planned.number(going_on) == 0, DEADLINE, "the statement goes on and ends")
+    assert reserve(connection, other, first, 64) == 0
 
 
 def test_a_stopping_worker_does_not_wait_for_another_that_stops(planned, connection):

@@ -16,6 +16,8 @@ class Database:
     vendor = "postgresql"
 
     def __init__(self):
+        self.connection = object()
+        self.locks = []
         self.stored = {}
         self.granted = 64
         self.changes = []
@@ -37,6 +39,8 @@ class Database:
             self.changes.append(("release", dict(zip(given[1], given[2], strict=True))))
             self._release(*given[1:])
             self.rows = [("",)]
+        elif "advisory" in sql:
+            self.locks.append((sql.split()[1], given))
         else:
             self.rows = [(True, pk, slots) for pk, slots in self.stored.items()] + [(False, SECOND, 3)]
         if self.is_lost:
@@ -65,6 +69,22 @@ def claim(mine, running, collection, wanted):
     taken = mine.reserve(collection, wanted=wanted, judge_calls=0, max_in_flight=None)
     mine.use(collection, taken)
     return taken
+
+
+def test_each_connection_ends_the_one_before_it_and_locks_its_session_once(database):
+    mine = Reservations()
+    locked = [("pg_terminate_backend(pid)", [ME]), ("set_config('lock_timeout',", [ME])]
+    claim(mine, {}, FIRST, 4)
+    claim(mine, {}, FIRST, 2)
+    mine.release(ME, {})
+    assert database.locks == locked
+    database.connection = object()
+    mine.read(ME, {})
+    assert database.locks == 2 * locked
+    claim(mine, {}, FIRST, 4)
+    database.connection = object()
+    mine.release(ME, {})
+    assert database.locks == 3 * locked
 
 
 def test_slots_of_ended_rollouts_are_used_again_without_a_statement(database):

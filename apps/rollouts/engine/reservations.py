@@ -5,6 +5,9 @@ rollout. To reserve slots, a worker locks only the limits that apply to the coll
 environment, and its own. In one short transaction, the worker adds up the rows of all live workers and takes free
 slots. To release slots, it needs no lock.
 
+If a connection breaks, its statement may go on, and commit after the worker has read its slots on a new connection. So
+the connection that changes the slots of a worker holds a lock of the session, and a new one ends the session before it.
+
 SQLite has a single writer, so claims count the running rollouts instead.
 """
 
@@ -34,6 +37,14 @@ _RESERVED = """
     GROUP BY 1, 2
 """
 
+# The lock number is not used by the functions of the migrations. `lock_timeout` applies to this statement only.
+_END_EARLIER_SESSION = """
+    SELECT pg_terminate_backend(pid) FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = x'47594D04'::int::oid AND objid = %s::int::oid AND objsubid = 2
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()
+"""
+_LOCK_SESSION = "SELECT set_config('lock_timeout', '2000', true), pg_advisory_lock(x'47594D04'::int, %s)"
+
 
 class Reservations:
     """The slots reserved by one worker. Used only on its database thread; on PostgreSQL, outside of transactions."""
@@ -46,6 +57,8 @@ class Reservations:
         """Rollouts of this worker by collection id, including the rollouts that the current claim has taken."""
         self._is_certain = True
         """False if the reply to the last change was lost: the stored slots may differ from `_slots`."""
+        self._locked: tuple[Any, int] = (None, 0)
+        """The connection that holds the session lock of a lease, and the lease."""
 
     def exceed(self, running: Mapping[int, int]) -> bool:
         """Return True if more slots are reserved than needed, or if the stored slots are unknown.
@@ -64,6 +77,7 @@ class Reservations:
             if connection.vendor == "sqlite":
                 cursor.execute(_RUNNING_ELSEWHERE, [lease, lease])
                 return dict(cursor.fetchall())
+            self._lock_session(lease)
             cursor.execute(_RESERVED, [lease])
             rows = cursor.fetchall()
         self._lease, self._running, self._is_certain = lease, Counter(running), True
@@ -73,6 +87,7 @@ class Reservations:
     def release(self, lease: int, running: Mapping[int, int]) -> None:
         """Release the slots that `running` does not need."""
         if self.exceed(running):
+            self._lock_session(lease)
             self._change("SELECT rollouts_release(%s, %s::bigint[], %s::int[])", [lease, *_columns(running)])
             self._keep(running)
 
@@ -98,6 +113,16 @@ class Reservations:
     def use(self, collection_id: int, number: int) -> None:
         """Count the rollouts that the current claim has taken."""
         self._running[collection_id] += number
+
+    def _lock_session(self, lease: int) -> None:
+        """Return once no statement of an earlier connection of this worker can run any more."""
+        if self._locked == (connection.connection, lease):
+            return
+        number = lease % 2147483647
+        with connection.cursor() as cursor:
+            cursor.execute(_END_EARLIER_SESSION, [number])
+            cursor.execute(_LOCK_SESSION, [number])
+        self._locked = (connection.connection, lease)
 
     def _keep(self, running: Mapping[int, int]) -> None:
         """Count the slots that are left after the others have been released."""
