@@ -33,8 +33,8 @@ class BackgroundJob(NamedTuple):
 
     `waiting` returns a queryset of rows with possible work: while it is empty, the job does not run. It must not depend
     on the current time: its SQL is compiled only once, and not run again while SQLite is unchanged. `every` is the time
-    in seconds between two runs that found no work. `on_full_disk` lets a job run on a full disk; set it for jobs that free space or need almost
-    none.
+    in seconds between two runs that found no work. `on_full_disk` lets a job run on a full disk; set it for jobs that
+    free space or need almost none.
     """
 
     path: str

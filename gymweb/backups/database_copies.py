@@ -135,6 +135,14 @@ def _restore_postgres(copy: Path) -> None:
         if tables:
             # pg_restore drops only tables of the backup, which fails if foreign keys of newer tables refer to them.
             cursor.execute(f"DROP TABLE {', '.join(map(connection.ops.quote_name, tables))} CASCADE")
+        # Newer functions would also stay, and the migrations that create them would fail.
+        cursor.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc"
+            " WHERE pronamespace = current_schema()::regnamespace AND proname::text ^@ ANY(%s)",
+            [list(prefixes)],
+        )
+        if functions := [name for (name,) in cursor.fetchall()]:
+            cursor.execute(f"DROP FUNCTION {', '.join(functions)} CASCADE")
     connection.close()
     options = ("--clean", "--if-exists", "--no-owner", "--no-privileges", "--no-comments", "--single-transaction")
     try:

@@ -94,7 +94,6 @@ class RolloutWorker(ChannelsWorker):
         )
         self._started_collections: set[int] = set()
         self._reservations = Reservations()
-        self._is_claiming = False
         self._claim_lock = asyncio.Lock()
         self._external: ExternalAttempts | None = None
         self._commands: CommandAttempts | None = None
@@ -238,22 +237,18 @@ class RolloutWorker(ChannelsWorker):
         Return no rollouts if the lease was lost during the claim: other workers take them over.
         """
         lease, in_use = self.lease, self._in_use()
-        self._is_claiming = True
-        try:
-            with self._breakers.reports() as reports:
-                fetched: Fetched = await self._database.run(
-                    self._calls.fetch_work,
-                    lease=lease,
-                    seats=seats,
-                    in_use=in_use,
-                    reports=reports,
-                    started=self._started_collections,
-                    settings_in_use=self._settings,
-                    reservations=self._reservations,
-                    only=only,
-                )
-        finally:
-            self._is_claiming = False
+        with self._breakers.reports() as reports:
+            fetched: Fetched = await self._database.run(
+                self._calls.fetch_work,
+                lease=lease,
+                seats=seats,
+                in_use=in_use,
+                reports=reports,
+                started=self._started_collections,
+                settings_in_use=self._settings,
+                reservations=self._reservations,
+                only=only,
+            )
         self._awaits_results = in_use.awaits_results
         if in_use.awaits_results:
             self._outbox.store_now()
@@ -360,7 +355,7 @@ class RolloutWorker(ChannelsWorker):
                 running=Counter(claim.collection_id for claim, _ in self._seats.running()),
                 reports=reports,
                 # A concurrent claim may have reserved slots for rollouts that are not in `running` yet.
-                reservations=None if self._is_claiming else self._reservations,
+                reservations=None if self._claim_lock.locked() else self._reservations,
             )
         self._identity.claiming = updates.claiming
         self._outbox.share_database(len(updates.claiming))
