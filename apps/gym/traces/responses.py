@@ -1,6 +1,5 @@
 """The Responses object of a whole attempt, for `/verify` and rollout rows."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -231,26 +230,25 @@ class ResponseParts(msgspec.Struct):
         return items
 
 
-def response_parts(events: Iterable[TraceUnion]) -> ResponseParts:
-    parts = ResponseParts()
-    for event in events:
-        parts.add(event)
-    return parts
-
-
 def assemble_response(
     attempt: list[TraceUnion] | ResponseParts, row: TaskRow, *, stop_reason: str = ""
 ) -> dict[str, Any]:
     """Return one Responses object whose `output` is every item after the prompt, in order.
 
-    `attempt` has its events, or their parts. The minimum keys are those that NeMo Gym's servers require: id,
-    created_at, model, object, output, parallel_tool_calls, tool_choice, tools. Output items have the required fields of
-    the `openai` package types. Observations of an environment are user messages, for which those types have no
-    equivalent. `user_calls`, if there are any, has the tool calls of a simulated user, each with the number of
-    environment turns before it.
+    `attempt` is the list of its events, or the parts collected from them.
+
+    NeMo Gym's servers require id, created_at, model, object, output, parallel_tool_calls, tool_choice and tools. Output
+    items have the required fields of the `openai` package types. Those types have none for observations of an
+    environment, which are therefore user messages. `user_calls`, if there are any, has the tool calls of a simulated
+    user, each with the number of environment turns before it.
     """
     params = row["responses_create_params"]
-    parts = attempt if isinstance(attempt, ResponseParts) else response_parts(attempt)
+    if isinstance(attempt, ResponseParts):
+        parts = attempt
+    else:
+        parts = ResponseParts()
+        for event in attempt:
+            parts.add(event)
     output, usage = parts.output, parts.usage
     if parts.answer and parts.answer != last_assistant_text(output):
         # Some external agents give their answer only in the command that ends the attempt.
