@@ -1,7 +1,7 @@
 """Progress and results of deletions of datasets, versions, collections and rollouts."""
 
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any
 
 from rest_framework import serializers
 from rest_framework.response import Response
@@ -10,14 +10,11 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.pagination import MAX_KEY
-from apps.gym.errors import ErrorKind
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
 from apps.rollouts.models import CollectionDeletion
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 from apps.rollouts.steering.rollout_deletion import ENDED, MAX_IDS
 from apps.tasks.models import Deletion
-
-ERROR_KINDS = get_args(ErrorKind)
 
 
 class DeletionSerializer(serializers.ModelSerializer[Deletion]):
@@ -58,7 +55,7 @@ class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):
     )
     status = serializers.ChoiceField(choices=[str(one) for one in ENDED], required=False)
     error_kind = serializers.ChoiceField(choices=ERROR_KINDS, required=False)
-    stop_reason = serializers.ChoiceField(choices=get_args(StopReason), required=False)
+    stop_reason = serializers.ChoiceField(choices=STOP_REASONS, required=False)
     min_reward = serializers.FloatField(required=False)
     max_reward = serializers.FloatField(required=False)
     flagged = serializers.BooleanField(required=False)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from apps.exports.export_filters import Filters, find_unselected
 from apps.gym.exporters.protocol import Group, RowKind
-from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
+from apps.gym.outcomes import ENDED_BY_ITSELF
 from apps.pairs.human_verdicts import has_overrides
 from apps.reviews.reviews.reward_overrides import ActiveOverride, read_overrides
 from apps.rollouts.models import Collection, Rollout

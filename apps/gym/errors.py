@@ -2,18 +2,7 @@
 
 from typing import ClassVar, Literal, Self
 
-ErrorKind = Literal[
-    "policy_error",
-    "environment_error",
-    "verifier_error",
-    "judge_error",
-    "agent_error",
-    "agent_lost",
-    "timed_out",
-    "worker_lost",
-    "cancelled",
-]
-
+from apps.gym.outcomes import ErrorKind
 
 RefusedBy = Literal["rate_limit", "quota"]
 """Why an endpoint accepts no calls for now: it throttles, or its quota is used up."""

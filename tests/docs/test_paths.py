@@ -3,14 +3,12 @@
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from django.core.management import get_commands
 from django.urls import is_valid_path
 
-from apps.gym.errors import ErrorKind
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -101,4 +99,4 @@ def test_every_requirement_has_a_reason(name: str) -> None:
 
 def test_every_stop_reason_and_error_kind_is_explained() -> None:
     explained = re.findall(r"^\| `(\w+)` \|", section("How a rollout can end"), re.MULTILINE)
-    assert explained == [*get_args(StopReason), *get_args(ErrorKind)]
+    assert explained == [*STOP_REASONS, *ERROR_KINDS]

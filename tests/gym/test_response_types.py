@@ -4,7 +4,7 @@ import orjson
 import pytest
 from openai.types.responses import Response
 
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import StopReason
 from apps.gym.traces.chat_turns import assistant_items
 from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult
 from apps.gym.traces.items import message

@@ -1,6 +1,6 @@
 """Control collections: limits, pause, resume, retry, cancel, archive."""
 
-from typing import Any, get_args
+from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,7 +15,7 @@ from apps.api.collections.collection_serializers import (
 from apps.api.framework.base_viewsets import TableViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.spec_serializers import spec_serializer
-from apps.gym.errors import ErrorKind
+from apps.gym.outcomes import ERROR_KINDS
 from apps.rollouts.plans.plan_spec import Limits
 from apps.rollouts.steering.controls import (
     adjust_collection,
@@ -36,7 +36,7 @@ class LimitsSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 class RetrySerializer(DeclaredFields, serializers.Serializer[Any]):
     error_kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=get_args(ErrorKind)),
+        child=serializers.ChoiceField(choices=ERROR_KINDS),
         required=False,
         allow_empty=False,
         help_text="Only rollouts that failed with one of these error kinds. Default: all failed rollouts.",

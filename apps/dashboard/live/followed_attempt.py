@@ -10,7 +10,6 @@ from django.db.models import Count, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
-from apps.dashboard.overview.error_causes import CAUSES
 from apps.dashboard.tables.rollouts.row_texts import add_texts
 from apps.dashboard.traces.card_building import build_trace
 from apps.dashboard.traces.cards import group_lanes
@@ -23,6 +22,7 @@ from apps.dashboard.traces.trace_reading import (
     place_of_error,
     rows_of,
 )
+from apps.gym.outcomes import OUTCOMES
 from apps.rollouts.metrics.attempt_history import PastAttempt, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
 
@@ -113,7 +113,7 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark) -> dict[str, Any]:
         # Comments are about the latest attempt: earlier ones have other events with the same numbers.
         "may_comment": is_latest and user_may(reader, Permission.COMMENT),
         "error_seq": place_of_error(rollout, attempt) if rollout.error_kind else None,
-        "cause": CAUSES.get(rollout.error_kind, "Failed"),
+        "cause": OUTCOMES[rollout.error_kind].sentence if rollout.error_kind else "Failed",
         "components": sorted(rollout.components.items()),
         "seconds": _seconds(rollout),
         "capture": find_capture(rollout, attempt),

@@ -1,21 +1,9 @@
-"""Descriptions of error kinds, with their most frequent messages."""
+"""Error kinds of a collection with their most frequent messages."""
 
 from collections import Counter
 from typing import Any
 
 from apps.rollouts.models import Collection
-
-CAUSES = {
-    "policy_error": "The policy model was unreachable, refused the request or sent no reply",
-    "environment_error": "The resource server was unreachable or broke the protocol",
-    "verifier_error": "The verifier failed or gave no reward",
-    "judge_error": "The judge or user model failed",
-    "agent_error": "The agent reported that it failed",
-    "agent_lost": "The agent did not report back in time",
-    "timed_out": "A call or the whole attempt timed out",
-    "worker_lost": "Three workers were lost while running the rollout",
-    "cancelled": "Cancelled",
-}
 
 _LOOKED_AT = 200
 

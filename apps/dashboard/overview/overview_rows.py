@@ -9,7 +9,7 @@ from django.db.models import Count, OuterRef, Subquery
 from django.utils import timezone
 
 from apps.dashboard.overview.collection_progress import Progress
-from apps.dashboard.overview.error_causes import CAUSES
+from apps.gym.outcomes import OUTCOMES
 from apps.rollouts.metrics.mean_intervals import Interval, measure_intervals
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 
@@ -118,6 +118,6 @@ def read_failures(collections: Sequence[Collection]) -> list[Failure]:
     for kind, collection, count in counted:
         found[kind][collection] = count
     failures = [
-        Failure(kind, sum(counts.values()), CAUSES.get(kind, ""), sorted(counts)) for kind, counts in found.items()
+        Failure(kind, sum(counts.values()), OUTCOMES[kind].sentence, sorted(counts)) for kind, counts in found.items()
     ]
     return sorted(failures, key=lambda failure: (-failure.count, failure.error_kind))

@@ -30,7 +30,7 @@ from apps.dashboard.forms.fields import is_any_set
 from apps.dashboard.overview.endpoint_cards import can_check
 from apps.dashboard.traces.item_text import view_item
 from apps.environments.models import Environment
-from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
+from apps.gym.outcomes import ENDED_BY_ITSELF
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.models import Collection, Rollout
 
@@ -261,6 +261,7 @@ def flags_of(rollout: Rollout) -> list[str]:
     """Return the flags of a rollout in words, as the filter key `flag:` finds them."""
     holds = {
         "truncated": rollout.stop_reason not in {"", *ENDED_BY_ITSELF},
+        "masked": rollout.masked != "",
         "tool error": rollout.tool_errors > 0,
         "redactions not reviewed": rollout.flagged,
         "no token counts": rollout.calls_without_usage > 0,

@@ -19,8 +19,9 @@ from apps.gym.capture.captured_events import EventQueue
 from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.mcp_answers import PendingCalls
 from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
-from apps.gym.loop.agent_loop import Harness, StopReason, compose_prompt, resolve_sampling
+from apps.gym.loop.agent_loop import Harness, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver, verification_event
+from apps.gym.outcomes import StopReason
 from apps.gym.resources.protocol import ResourceServer, Session
 from apps.gym.rewards import Reward
 from apps.gym.traces.call_records import Place

@@ -12,6 +12,7 @@ import msgspec
 
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.attempt_driver import SessionDriver
+from apps.gym.outcomes import StopReason
 from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession, failed_call
 from apps.gym.tasks.prompt_templates import PromptTemplate
 from apps.gym.traces.chat_turns import SentMessages
@@ -37,18 +38,6 @@ from apps.gym.traces.responses import ResponseParts
 from apps.gym.traces.tokens import pack_tokens
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
-
-StopReason = Literal[
-    "answered",
-    "environment_done",
-    "max_steps",
-    "max_output_tokens",
-    "context_length",
-    "content_filter",
-    "time_limit",
-    "token_limit",
-    "empty_reply",
-]
 
 ENDING_FINISH_REASONS: dict[str, StopReason] = {
     "max_output_tokens": "max_output_tokens",

@@ -6,6 +6,7 @@ import msgspec
 
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import TimedOut, VerifierError
+from apps.gym.outcomes import read_mask
 from apps.gym.resources.protocol import (
     ResourceServer,
     Session,
@@ -61,6 +62,9 @@ async def verify_again(
         return Verdict(judge_calls=_calls(sessions), error=problem)
     if reward.value is None:
         return Verdict(error=VerifierError("this environment has no verifier"))
+    if masked := read_mask(reward.details):
+        told = f"the verifier masked the attempt ({masked}): its reward is no valid measurement"
+        return Verdict(judge_calls=_calls(sessions), error=VerifierError(told))
     return Verdict(
         judge_calls=_calls(sessions),
         verification=Verification(

@@ -10,8 +10,8 @@ import msgspec
 import orjson
 
 from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
+from apps.gym.outcomes import ENDED_BY_ITSELF
 from apps.gym.specs import Option, spec_problems
-from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 
 Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
 MODES: list[tuple[Mode, str]] = [

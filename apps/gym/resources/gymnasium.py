@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from apps.gym.errors import EnvironmentFault, VerifierError
+from apps.gym.outcomes import mask_fields
 from apps.gym.resources.protocol import (
     Probe,
     ResourceServer,
@@ -40,6 +41,7 @@ class GymnasiumSession(CallerSession, SteppedSession):
         self._repeatable = False
         self._terminated = self._truncated = False
         self._told: dict[str, Any] = {}
+        self._mask: dict[str, Any] = {}
         self.opening = []
 
     async def reset(self) -> None:
@@ -71,6 +73,7 @@ class GymnasiumSession(CallerSession, SteppedSession):
         if not is_number(value):
             raise VerifierError(f"{self._server.name}: the reply of /step has no finite number as `reward`: {value!r}")
         self._rewards.append(float(value))
+        self._mask |= mask_fields(given)
         self._terminated, self._truncated = given.get("terminated") is True, given.get("truncated") is True
         self._told = as_object(given.get("info"))
         done = self._terminated or self._truncated
@@ -95,6 +98,7 @@ class GymnasiumSession(CallerSession, SteppedSession):
                     "terminated": self._terminated,
                     "truncated": self._truncated or not self._terminated,
                     "step_rewards": self._rewards[-_MAX_STEP_REWARDS:],
+                    **self._mask,
                     "info": self._told,
                 }
             ),

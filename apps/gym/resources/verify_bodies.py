@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from apps.gym.errors import GymError, JudgeError, VerifierError
+from apps.gym.outcomes import mask_fields
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
 from apps.gym.storable import is_number
@@ -61,8 +62,15 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
             if isinstance(part, bool) or is_number(part)
         },
         explanation=_shorten(_storable(explanation)) if isinstance(explanation, str) else "",
-        details=_details(verdict, row),
+        details={**_details(verdict, row), **keep_small(mask_fields(verdict))},
     )
+
+
+def judge_failure(error: JudgeError) -> dict[str, Any]:
+    """Return the fields of a reply of `/verify` whose judge failed, as NeMo Gym's servers send them."""
+    told = {"failure_kind": "judge_failed", "failure_reason": str(error)}
+    failed = {"_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
+    return {"reward": 0.0, "mask_sample": True, **told, **failed}
 
 
 def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:

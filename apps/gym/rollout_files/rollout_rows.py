@@ -4,12 +4,11 @@ Failures and task rows (also materialised inputs) are distinguished by their key
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import orjson
 
-from apps.gym.errors import ErrorKind
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import STOP_REASONS, ErrorKind, mask_fields, read_nemo_gym_failure
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.verify_bodies import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
@@ -41,7 +40,7 @@ ROLLOUT_INDEX = "_ng_rollout_index"
 
 @dataclass(frozen=True, slots=True)
 class StoredAttempt:
-    """The attempt of a line. `reward` is None for a failure, and if verification was skipped."""
+    """The attempt of a line. `reward` is None for a failure, for a masked row, and if verification was skipped."""
 
     events: list[TraceUnion]
     reward: float | None
@@ -107,23 +106,22 @@ def read_attempt(
     model = str(response.get("model") or "")
     if failure:
         return _failed(row, events, str(failure), model)
-    components, said = _components(row), verifier_details(row, task)
+    components, said = _components(row), {**verifier_details(row, task), **mask_fields(row)}
     details = keep_small(said)
     if is_original:
         cut = {key: value for key, value in said.items() if details[key] is not value}
         opened.original = read_original(row, events, cut=cut, numbered=numbered)
     stop_reason = _stop_reason(row, response, events)
     explanation = row.get("explanation")
-    events.append(
-        Verification(
-            reward=reward,
-            components=components,
-            details=details,
-            explanation=explanation if isinstance(explanation, str) else "",
-            stop_reason=stop_reason,
-        )
+    verified = Verification(
+        reward=reward,
+        components=components,
+        details=details,
+        explanation=explanation if isinstance(explanation, str) else "",
+        stop_reason=stop_reason,
     )
-    return StoredAttempt(events, reward, components, stop_reason=stop_reason, model=model)
+    events.append(verified)
+    return StoredAttempt(events, verified.counted_reward, components, stop_reason=stop_reason, model=model)
 
 
 def judged_stop_reason(events: list[TraceUnion]) -> str:
@@ -187,24 +185,13 @@ def _components(row: dict[str, Any]) -> dict[str, float]:
 def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[TraceUnion]) -> str:
     ours = row.get(OURS)
     told = ours.get("stop_reason") if isinstance(ours, dict) else None
-    if told in get_args(StopReason):
+    if told in STOP_REASONS:
         return str(told)
     return CUTS.get(why_cut(response), "") or judged_stop_reason(events)
 
 
-_KINDS: tuple[tuple[str, ErrorKind], ...] = (
-    ("judge", "judge_error"),
-    ("verif", "verifier_error"),
-    ("timeout", "timed_out"),
-    ("timed_out", "timed_out"),
-    ("cancel", "cancelled"),
-    ("model", "policy_error"),
-    ("policy", "policy_error"),
-)
-
-
 def _failed(row: dict[str, Any], events: list[TraceUnion], failure: str, model: str) -> StoredAttempt:
-    kind: ErrorKind = next((kind for part, kind in _KINDS if part in failure.lower()), "environment_error")
+    kind = read_nemo_gym_failure(failure, str(row.get("stage") or ""))
     told = row.get("_ng_failure_judge_error") or row.get("failure_reason") or row.get("_ng_failure_message") or failure
     text = f"{failure}: {told}" if told != failure else failure
     events.append(ErrorRaised(kind=kind, message=text))

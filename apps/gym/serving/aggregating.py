@@ -7,13 +7,17 @@ out, or 0 if no column has one.
 
 import statistics
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
+from apps.gym.outcomes import read_mask
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.serving.served_request import Answer, IncomingRequest, invalid, json_answer, read_object
 
 _TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _Columns = dict[str, list[float]]
+_Groups = Mapping[int, dict[int, dict[str, Any]]]
+"""Rows by task and rollout index."""
 
 
 async def aggregate(incoming: IncomingRequest) -> Answer:
@@ -22,7 +26,7 @@ async def aggregate(incoming: IncomingRequest) -> Answer:
 
 
 def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the statistics.
+    """Return the statistics. Masked rows only count in `coverage/…`, as in NeMo Gym 0.7.
 
     Raise Refused for a body without rows, and ValueError for two rows of the same rollout.
     """
@@ -36,11 +40,29 @@ def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
         if number in group:
             raise ValueError(f"two rows of task {row.get('_ng_task_index', 0)} have the rollout index {number}")
         group[number] = row
-    overall = _figures(_columns(rows))
+    scored = {
+        index: {place: row for place, row in group.items() if not read_mask(row)} for index, group in groups.items()
+    }
+    measured = {index: group for index, group in scored.items() if group}
+    overall = _figures(_columns([row for group in scored.values() for row in group.values()]))
+    coverage = _coverage(groups, measured)
     return {
-        "group_level_metrics": [_group(index, group) for index, group in sorted(groups.items())],
-        "agent_metrics": overall,
-        "key_metrics": {name: value for name, value in overall.items() if name.startswith("mean/")},
+        "group_level_metrics": [_group(index, group) for index, group in sorted(measured.items())],
+        "agent_metrics": {**overall, **coverage},
+        "key_metrics": {**{name: value for name, value in overall.items() if name.startswith("mean/")}, **coverage},
+    }
+
+
+def _coverage(groups: _Groups, measured: _Groups) -> dict[str, int]:
+    """Return how many rollouts and tasks the metrics cover; empty if no row is masked."""
+    counts = [sum(map(len, each.values())) for each in (groups, measured)]
+    if counts[0] == counts[1]:
+        return {}
+    return {
+        "coverage/measured_rollouts": counts[1],
+        "coverage/masked_rollouts": counts[0] - counts[1],
+        "coverage/measured_tasks": len(measured),
+        "coverage/fully_masked_tasks": len(groups) - len(measured),
     }
 
 
@@ -80,7 +102,7 @@ def _numbers(row: dict[str, Any]) -> dict[str, float]:
     response = row.get("response")
     usage = response.get("usage") if isinstance(response, dict) else None
     tokens = {name: usage.get(name) for name in _TOKENS} if isinstance(usage, dict) else {}
-    own = {name: value for name, value in row.items() if not name.startswith("_ng_")}
+    own = {name: value for name, value in row.items() if not name.startswith("_ng_") and name != "mask_sample"}
     numbers = {**own, **tokens}
     return {
         name: float(value) if isinstance(value, float) else int(value)

@@ -12,6 +12,7 @@ from apps.gym.exporters.nemo_gym_rollouts import materialised_params
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ResourceServer
+from apps.gym.resources.verify_bodies import judge_failure
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
     Answer,
@@ -62,7 +63,7 @@ class ServedAgent(Served):
         try:
             events, params, response = await self._attempt(row, self._server)
         except JudgeError as error:
-            failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
+            failure = judge_failure(error)
             return json_answer({**row, **failure})
         verified = next(event for event in reversed(events) if isinstance(event, Verification))
         whole, echoed = with_details(row, verified.details)

@@ -8,6 +8,7 @@ from apps.gym.errors import JudgeError
 from apps.gym.resources.nemo_gym_http import TOOL_ERROR
 from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode, Session
+from apps.gym.resources.verify_bodies import judge_failure
 from apps.gym.rewards import Reward
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.served_request import (
@@ -155,7 +156,7 @@ class ServedEnvironment(Served):
             reward = await self._score(row, response, incoming.session)
         except JudgeError as error:
             # As in NeMo Gym: no reward, whatever the other fields.
-            failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
+            failure = judge_failure(error)
             return json_answer({**row, "response": response, **failure}, session=incoming.session)
         if reward.value is None:
             raise CannotServe(f"{self.name} has no verifier")

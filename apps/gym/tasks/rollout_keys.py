@@ -30,11 +30,11 @@ _OF_THE_ATTEMPT = frozenset(
 PREFIXES = ("_ng_", "ng_", "_gymweb")
 
 _SAID = (
-    "accuracy correctness equivalence_score error_message error_type extracted_answer failure_reason "
-    "follow_instruction_list format info judge_evaluations judge_passed library_reward match_details num_correct "
-    "num_expected num_predicted order_instruction_following_failure original_term_minefield_hit parsed_option "
-    "parsed_synonym_values player predicted_calls result schema_valid score set_overlap task_name terminated "
-    "total_reward truncated value"
+    "accuracy correctness equivalence_score error_message error_type extracted_answer failure_kind failure_reason "
+    "follow_instruction_list format info judge_evaluations judge_passed library_reward mask_sample match_details "
+    "num_correct num_expected num_predicted order_instruction_following_failure original_term_minefield_hit "
+    "parsed_option parsed_synonym_values player predicted_calls result schema_valid score set_overlap task_name "
+    "terminated total_reward truncated value"
 )
 _VERIFIERS_SAY = frozenset(_SAID.split())
 """Fields that the public resource servers add to a row when they verify it.

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from apps.gym.outcomes import read_mask
 from apps.gym.traces.items import Item, TokenUsage, Tool, output_text
 
 RootReason = Literal["", "first", "subagent", "compaction", "rewritten", "auxiliary"]
@@ -147,6 +148,16 @@ class Verification(Event, tag="verification"):
     details: dict[str, Any] = {}
     stop_reason: str = ""
     reverification: int = 0
+
+    @property
+    def masked(self) -> str:
+        """Return why the verifier masked the attempt, or an empty string. Its `reward` then does not count."""
+        return read_mask(self.details)
+
+    @property
+    def counted_reward(self) -> float | None:
+        """Return the reward, or None if it does not count."""
+        return None if self.reward is None or self.masked else float(self.reward)
 
 
 class JudgeCall(Event, tag="judge_call"):

@@ -36,6 +36,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     status: str
     reward: float | None = None
     components: dict[str, float] = {}
+    masked: str = ""
     stop_reason: str = ""
     error_kind: str = ""
     error_message: str = ""
@@ -47,6 +48,8 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     judge_calls: int = 0
     judge_tokens: int = 0
     calls_without_usage: int = 0
+    sampled_tokens: int = 0
+    trainable_tokens: int = 0
     cost: float = 0.0
     model_version: str = ""
     failed: int = 0
@@ -78,6 +81,7 @@ _COLUMNS = {
     "status": "text",
     "reward": "double precision",
     "components": "jsonb",
+    "masked": "text",
     "stop_reason": "text",
     "error_kind": "text",
     "error_message": "text",
@@ -89,6 +93,8 @@ _COLUMNS = {
     "judge_calls": "int",
     "judge_tokens": "int",
     "calls_without_usage": "int",
+    "sampled_tokens": "int",
+    "trainable_tokens": "int",
     "cost": "double precision",
     "model_version": "text",
     "duration": "double precision",

@@ -17,6 +17,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.traces.events import AgentEnd, ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import Item, TaskRow, TokenUsage, message
+from apps.gym.traces.tokens import read_shape
 from apps.gym.wires.pricing import FREE, Prices
 from apps.gym.wires.protocol import Policy, lacks_usage
 from apps.rollouts.engine.claiming import Claim
@@ -74,10 +75,12 @@ class RolloutStats:
         "model_time",
         "model_version",
         "output_tokens",
+        "sampled_tokens",
         "tool_calls",
         "tool_errors",
         "tool_time",
         "tools",
+        "trainable_tokens",
         "turns",
         "verification",
     )
@@ -87,7 +90,7 @@ class RolloutStats:
         self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
         self.cached_tokens = self.cache_write_tokens = 0
         self.judge_cached_tokens = self.judge_cache_write_tokens = 0
-        self.calls_without_usage = 0
+        self.calls_without_usage = self.sampled_tokens = self.trainable_tokens = 0
         self.model_time = self.tool_time = 0.0
         self.model_version = ""
         self.verification: Verification | None = None
@@ -107,6 +110,10 @@ class RolloutStats:
                 self.cached_tokens += event.usage.get("cached_tokens", 0)
                 self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
+                if event.tokens is not None:
+                    sampled = read_shape(event.tokens).generated
+                    self.sampled_tokens += sampled
+                    self.trainable_tokens += 0 if event.grammar else sampled
             case ToolResult():
                 self.tool_calls += 1
                 self.tool_errors += bool(event.error)
@@ -272,7 +279,8 @@ def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: f
     else:
         outcome = {
             "status": Rollout.Status.COMPLETED.value,
-            "reward": None if verified.reward is None else float(verified.reward),
+            "reward": verified.counted_reward,
+            "masked": _storable(verified.masked),
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "verify_time": verified.duration,
@@ -282,6 +290,8 @@ def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: f
         turns=_count(stats.turns),
         tool_calls=_count(stats.tool_calls),
         tool_errors=_count(stats.tool_errors),
+        sampled_tokens=_count(stats.sampled_tokens),
+        trainable_tokens=_count(stats.trainable_tokens),
         duration=duration,
         model_time=stats.model_time,
         tool_time=stats.tool_time,

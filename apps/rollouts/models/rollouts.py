@@ -1,6 +1,6 @@
 """Rollouts, whose rows are the queue, and the events of their attempts."""
 
-from typing import Any, get_args
+from typing import Any
 
 import orjson
 from django.db import models
@@ -8,8 +8,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Cast
 
 from apps.accounts.stored_json import StoredJSONField
-from apps.gym.errors import ErrorKind
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import ERROR_KINDS, MAX_MASK, STOP_REASONS
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.gym.traces.graph import TraceGraph
@@ -89,6 +88,9 @@ class Rollout(models.Model):
     reward = models.FloatField(null=True, blank=True)
     components = StoredJSONField(default=dict, blank=True)
     stop_reason = models.CharField(max_length=32, blank=True)
+    masked = models.CharField(
+        max_length=MAX_MASK, blank=True, help_text="Why the verifier masked it: its reward is no valid measurement"
+    )
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)
     turns = models.PositiveIntegerField(default=0)
@@ -100,6 +102,10 @@ class Rollout(models.Model):
     judge_tokens = models.PositiveIntegerField(default=0, help_text="Input and output tokens of the judge model")
     calls_without_usage = models.PositiveIntegerField(
         default=0, help_text="Replies without token counts; limits and cost leave them out"
+    )
+    sampled_tokens = models.PositiveIntegerField(default=0, help_text="Captured tokens that the model sampled")
+    trainable_tokens = models.PositiveIntegerField(
+        default=0, help_text="Of these, the ones that no rule leaves out of the loss"
     )
     cost = models.FloatField(default=0.0, help_text="USD at the prices of policy model and judge")
     duration = models.FloatField(default=0.0, help_text="Duration of the attempt in seconds")
@@ -124,6 +130,9 @@ class Rollout(models.Model):
                 name="rollout_reward_means_completed",
             ),
             models.CheckConstraint(
+                condition=Q(masked="") | Q(reward__isnull=True, status="completed"), name="rollout_masked_has_no_reward"
+            ),
+            models.CheckConstraint(
                 condition=(Q(status="failed") & ~Q(error_kind="")) | (~Q(status="failed") & Q(error_kind="")),
                 name="rollout_failed_has_a_kind",
             ),
@@ -137,8 +146,8 @@ class Rollout(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(status__in=["queued", "running", "completed", "failed", "cancelled"])
-                & Q(error_kind__in=["", *get_args(ErrorKind)])
-                & Q(stop_reason__in=["", *get_args(StopReason)]),
+                & Q(error_kind__in=["", *ERROR_KINDS])
+                & Q(stop_reason__in=["", *STOP_REASONS]),
                 name="rollout_status_is_known",
             ),
             models.CheckConstraint(
@@ -154,6 +163,7 @@ class Rollout(models.Model):
             models.Index(fields=["collection", "lost", "id"], condition=Q(status="queued"), name="rollout_queue"),
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
+            models.Index(fields=["collection"], condition=~Q(masked=""), name="rollout_masked"),
             models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
             # For pages of lists, ordered by id or reward. Indexes leave out the most common value of a column, so that
             # most rollouts need few index entries.

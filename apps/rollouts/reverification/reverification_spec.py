@@ -1,9 +1,9 @@
 """Fields of a reverification, shared by the form and the API."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import STOP_REASONS
 from apps.gym.specs import Option, described
 from apps.rollouts.models import Collection
 from apps.rollouts.reverification.rescoring import FAILED_BY_VERIFIER
@@ -22,7 +22,7 @@ class ReverificationFilters:
     judge_failures: Annotated[bool, Option("Only failures of the judge")] = False
     min_reward: Annotated[float | None, Option("Minimum reward")] = None
     max_reward: Annotated[float | None, Option("Maximum reward")] = None
-    stop_reason: Annotated[str, Option("Stop reason", names=_names("Any", get_args(StopReason)))] = ""
+    stop_reason: Annotated[str, Option("Stop reason", names=_names("Any", STOP_REASONS))] = ""
     error_kind: Annotated[
         str,
         Option(

@@ -45,6 +45,7 @@ def _apply_one(reward: ReverifiedReward, collection_id: int) -> str:
     changed = as_it_was.filter(**was).update(
         status=Rollout.Status.COMPLETED,
         reward=reward.new_reward,
+        masked="",
         components=reward.new_components,
         stop_reason=reward.stop_reason,
         answer=reward.answer,

@@ -4,7 +4,7 @@ Works like the deletion of a collection; the collection stays and updates its co
 """
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
@@ -13,8 +13,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
-from apps.gym.errors import ErrorKind
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
 from apps.gym.request_refusals import Refusal
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
@@ -32,8 +31,8 @@ MAX_IDS = 1000
 ENDED = (Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED)
 _EXACT: dict[str, tuple[str, ...]] = {
     "status": tuple(map(str, ENDED)),
-    "error_kind": get_args(ErrorKind),
-    "stop_reason": get_args(StopReason),
+    "error_kind": ERROR_KINDS,
+    "stop_reason": STOP_REASONS,
 }
 _BOUNDS = {"min_reward": "reward__gte", "max_reward": "reward__lte"}
 _WORDS = "q"

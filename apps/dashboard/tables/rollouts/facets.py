@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from apps.dashboard.tables.rollouts.listing import RolloutList
+from apps.gym.outcomes import ENDED_BY_ITSELF
 from apps.rollouts.models import Collection, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Between, Filter, Number, Term, Text, Value, write_term
 from apps.rollouts.search.filters.filter_keys import FLAGS
@@ -18,6 +19,7 @@ _COLUMNS = (
     "stop_reason",
     "error_kind",
     "reward",
+    "masked",
     "tool_errors",
     "flagged",
     "calls_without_usage",
@@ -26,7 +28,6 @@ _COLUMNS = (
     "task__split",
     "task__tags_text",
 )
-_TRUNCATED = frozenset({"", "answered", "environment_done"})
 _BUCKETS = (
     ("below 0", Number("<", 0.0)),
     ("0", Number("=", 0.0)),
@@ -86,7 +87,21 @@ _LABELS = {
 
 def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
     counted: dict[str, Counter[Any]] = {key: Counter() for key in (*_LABELS, "collection")}
-    for collection, status, stop, error, reward, tool_errors, flagged, untold, attempt, tools, split, tags in rows:
+    for (
+        collection,
+        status,
+        stop,
+        error,
+        reward,
+        masked,
+        tool_errors,
+        flagged,
+        untold,
+        attempt,
+        tools,
+        split,
+        tags,
+    ) in rows:
         counted["collection"][collection] += 1
         counted["status"][status] += 1
         counted["stop"][stop] += 1
@@ -98,11 +113,12 @@ def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
         if tags:
             counted["tag"].update(set(tags.split("\n")))
         for flag, holds in (
-            ("truncated", stop not in _TRUNCATED),
+            ("truncated", stop not in {"", *ENDED_BY_ITSELF}),
             ("tool_error", tool_errors > 0),
             ("credentials", flagged),
             ("no_usage", untold > 0),
             ("retried", attempt > 1),
+            ("masked", masked != ""),
             ("unscored", reward is None and status == "completed"),
         ):
             if holds:

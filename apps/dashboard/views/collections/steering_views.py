@@ -1,6 +1,6 @@
 """Control a collection from its page: pause, resume, cancel, retry, change limits, archive, delete."""
 
-from typing import Any, get_args
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -18,7 +18,7 @@ from apps.dashboard.forms.fields import show_errors
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.dashboard.views.collections.collection_views import collection_detail
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
-from apps.gym.errors import ErrorKind
+from apps.gym.outcomes import ERROR_KINDS
 from apps.rollouts.models import Collection, CollectionDeletion
 from apps.rollouts.server_metrics.aggregate_requests import request_server_metrics
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
@@ -87,7 +87,7 @@ collection_server_metrics = action_view(
 def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
     """Retry all failed rollouts, or those with the error kind in the form."""
     collection = get_object_or_404(Collection, pk=pk)
-    kinds = [kind for kind in request.POST.getlist("error_kind") if kind in get_args(ErrorKind)]
+    kinds = [kind for kind in request.POST.getlist("error_kind") if kind in ERROR_KINDS]
     if request.POST.getlist("error_kind") and not kinds:
         messages.error(request, "Unknown error kind.")
         return redirect("dashboard:collection_detail", pk=pk)

@@ -56,7 +56,7 @@ async def play_attempt(
 
 
 def reward_of(events: list[TraceUnion]) -> float | None:
-    return next((event.reward for event in events if isinstance(event, Verification)), None)
+    return next((event.counted_reward for event in events if isinstance(event, Verification)), None)
 
 
 # ── players that know nothing: an environment that rewards them can be exploited without solving a task ──

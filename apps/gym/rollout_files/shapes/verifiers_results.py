@@ -6,7 +6,7 @@ messages of an episode are a graph with a branch for each start of the conversat
 
 from typing import Any, TypeGuard
 
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import VERIFIERS_STOPS
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rollout_files.response_turns import TOKEN_FIELDS, TURN_ENDS
@@ -27,19 +27,6 @@ _NAMES = (
     "trajectory advantage"
 )
 _KNOWN = frozenset(_NAMES.split())
-_STOPS: dict[str, StopReason] = {
-    "max_turns_reached": "max_steps",
-    "prompt_too_long": "context_length",
-    "max_total_completion_tokens_reached": "token_limit",
-    "timeout_reached": "time_limit",
-    "has_final_env_response": "environment_done",
-    # Stop conditions of episodes.
-    "max_turns": "max_steps",
-    "max_input_tokens": "token_limit",
-    "max_output_tokens": "token_limit",
-    "max_total_tokens": "token_limit",
-    "context_length": "context_length",
-}
 
 
 def is_metadata(row: dict[str, Any]) -> bool:
@@ -73,7 +60,7 @@ def read_result(row: dict[str, Any]) -> tuple[dict[str, Any], TaskRow]:
     }
     if error:
         return {**gym_row, FAILURE_CLASS: class_of(error), "_ng_failure_message": _words_of(error)}, task
-    stop = _STOPS.get(str(row.get("stop_condition") or ""))
+    stop = VERIFIERS_STOPS.get(str(row.get("stop_condition") or ""))
     if stop is None and row.get("is_truncated") is True:
         stop = "max_output_tokens"
     if stop:
@@ -183,7 +170,7 @@ def read_episode(row: dict[str, Any]) -> tuple[dict[str, Any], TaskRow]:
             "_ng_failure_message": error.get("message") or "",
         }
         return {**gym_row, **told}, task
-    if stop := _STOPS.get(str(trace.get("stop_condition") or "")):
+    if stop := VERIFIERS_STOPS.get(str(trace.get("stop_condition") or "")):
         gym_row["gymweb"] = {"stop_reason": stop}
     return {**gym_row, **_rewards(trace, at)}, task
 

@@ -3,14 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import get_args
 
-from apps.gym.errors import ErrorKind
-from apps.gym.loop.agent_loop import StopReason
+from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
 
 STATUSES = ("queued", "running", "completed", "failed", "cancelled")
-STOP_REASONS: tuple[str, ...] = get_args(StopReason)
-ERROR_KINDS: tuple[str, ...] = get_args(ErrorKind)
 FLAGS = {
     "truncated": "ended at a limit",
     "tool_error": "at least one tool error",
@@ -20,6 +16,7 @@ FLAGS = {
     "retried": "more than one attempt",
     "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
+    "masked": "its reward is no valid measurement",
     "unsolved": "failed, or reward below the solve threshold",
 }
 

@@ -8,7 +8,7 @@ from django.db.models import BooleanField, F, Func, Q
 from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
-from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
+from apps.gym.outcomes import ENDED_BY_ITSELF
 from apps.rollouts.failures.cause_index import UNSOLVED
 from apps.rollouts.models import (
     ALL_TOKENS,
@@ -84,6 +84,7 @@ FLAGS: dict[str, Q] = {
     "no_usage": Q(calls_without_usage__gt=0),
     "retried": Q(attempt__gt=1),
     "lost": Q(lost__gt=0),
+    "masked": ~Q(masked=""),
     "unscored": Q(status=Rollout.Status.COMPLETED, reward__isnull=True),
     "unsolved": UNSOLVED,
 }
