@@ -7,7 +7,7 @@ import yaml
 
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.gym.exporters.protocol import Feature, Format, Options
-from apps.gym.reason_labels import label_reason
+from apps.gym.trainability import label_reason
 
 _SIZES = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
 _FILES = ["| file | split | rows | bytes | SHA-256 |", "|---|---|---|---|---|"]

@@ -122,7 +122,7 @@ def _wait_for_space(attempt: Attempt, needed: int) -> None:
 
 def _write_rows(export: Export, attempt: Attempt, folder: ExportFolder) -> None:
     heartbeat = _Heartbeat(export, attempt, folder.path.parent)
-    reader = RowReader(export, on_step=lambda: heartbeat(reader.considered, folder.rows))
+    reader = RowReader(export, on_step=lambda: heartbeat(reader.ledger.considered, folder.rows))
     census = Census(export.format)
     for made in reader.rows():
         folder.write(made)
@@ -136,7 +136,7 @@ def _write_rows(export: Export, attempt: Attempt, folder: ExportFolder) -> None:
             rows=manifest["rows"],
             bytes=manifest["bytes"],
             sha256=manifest["sha256"],
-            considered=reader.considered,
+            considered=reader.ledger.considered,
             manifest=manifest,
         )
         record_event(

@@ -11,6 +11,7 @@ from apps.exports.models import Export
 from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import main_line
+from apps.gym.trainability import Trainability
 from apps.gym.wires.protocol import has_all_counts
 
 Source = Attempt | Preference | TaskPrompt
@@ -82,6 +83,7 @@ class Preview:
     written_from: int
     written: int
     dropped: dict[str, int]
+    trainability: Trainability
     credentials: str = ""
     stopped_after: float | None = None
 
@@ -95,13 +97,11 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     until = time.monotonic() + SECONDS
     reader = RowReader(export, on_step=lambda: _check_time(until))
     stopped_after = None
-    written = 0
     rows: list[dict[str, Any]] = []
     sizes: list[int] = []
     tokens: list[tuple[int, TokenSource]] = []
     try:
         for source_rows in reader.rows():
-            written += len(source_rows.rows)
             if len(rows) < limit:
                 size = [len(row) for row in source_rows.encoded]
                 rows += source_rows.rows
@@ -109,16 +109,18 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
                 tokens += count_tokens(source_rows.rows, size, source_rows.source)
     except _TimeLimitReached:
         stopped_after = SECONDS
+    ledger = reader.ledger
     return Preview(
         rows=rows[:limit],
         bytes=sizes[:limit],
         tokens=[count for count, _ in tokens[:limit]],
         tokens_from=[known for _, known in tokens[:limit]],
         # Only complete groups count: the outcome of a partial group is unknown.
-        considered=reader.written_from + reader.dropped.total(),
-        written_from=reader.written_from,
-        written=written,
-        dropped={reason: number for reason, number in sorted(reader.dropped.items()) if number},
+        considered=ledger.used + ledger.dropped.total(),
+        written_from=ledger.used,
+        written=ledger.rows,
+        dropped=ledger.counts(),
+        trainability=reader.summarize(),
         credentials=warn_of_credentials(reader.credentials.figures()),
         stopped_after=stopped_after,
     )

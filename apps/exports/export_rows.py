@@ -23,11 +23,13 @@ from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.courses import completion_fingerprint
-from apps.gym.traces.events import ModelCall, TraceUnion
+from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import main_line
 from apps.gym.traces.items import TaskRow, input_items
-from apps.gym.traces.messages import Dropped
+from apps.gym.traces.tokens import read_shape
+from apps.gym.trainability import Dropped, Ledger, Trainability, Unit, count_trained
+from apps.gym.wires.grammars import name_grammar
 from apps.pairs.models import PreferencePair
 from apps.pairs.provenance import provenance_columns
 from apps.pairs.trace_reader import read_traces
@@ -55,16 +57,15 @@ class SourceRows:
 class RowReader:
     """Read the rows of an export. Iterate `rows()` once.
 
-    `considered`, `written_from` and `dropped` count the attempts, pairs or tasks that were read, exported and left out.
-    After the last row, `considered` is the sum of the others. `on_step` is called regularly, and may raise.
+    `ledger` counts the attempts, pairs or tasks that were read, exported and left out. After the last row, `considered`
+    is the sum of the others. `on_step` is called regularly, and may raise.
     """
 
     def __init__(self, export: Export, *, on_step: Callable[[], None] = lambda: None) -> None:
         self.export = export
         self.on_step = on_step
-        self.considered = 0
-        self.written_from = 0
-        self.dropped: Counter[str] = Counter()
+        self.ledger = Ledger()
+        self._grammar = ""
         self.sources: Counter[str] = Counter()
         """Number of exported pairs by source of the preference."""
         self.set_by_people = 0
@@ -88,15 +89,29 @@ class RowReader:
     def rows(self) -> Iterator[SourceRows]:
         """Yield rows up to `max_rows`."""
         for source_rows in self._read_sources():
-            self.written_from += 1
+            self.ledger.use(len(source_rows.rows))
+            if isinstance(source_rows.source, Attempt) and (trained := count_trained(source_rows.rows)) is not None:
+                self._count_tokens(source_rows.source, trained)
             yield source_rows
             if self._rows_left is not None:
                 self._rows_left -= len(source_rows.rows)
             if self._rows_left == 0:
                 # `considered` already includes the rest of the chunk.
-                rest = self.considered - self.written_from - self.dropped.total()
-                self.dropped["beyond_max_rows"] += rest
+                ledger = self.ledger
+                ledger.drop("beyond_max_rows", ledger.considered - ledger.used - ledger.dropped.total())
                 return
+
+    def summarize(self) -> Trainability:
+        """Return what may be trained on, as far as the rows were read."""
+        units: dict[str, Unit] = {"preferences": "pairs", "tasks": "tasks"}
+        return self.ledger.summarize(units.get(self.format.row_kind, "rollouts"), grammar=self._grammar)
+
+    def _count_tokens(self, attempt: Attempt, trained: int) -> None:
+        calls = [event for event in attempt.events if isinstance(event, ModelCall) and event.tokens is not None]
+        sampled = sum(read_shape(event.tokens).generated for event in calls if event.tokens is not None)
+        self.ledger.count_tokens(sampled=max(sampled, trained), trainable=trained)
+        if not trained:
+            self._grammar = self._grammar or name_grammar(attempt.events)
 
     def _read_sources(self) -> Iterator[SourceRows]:
         if self.format.row_kind == "preferences":
@@ -110,15 +125,11 @@ class RowReader:
         for chunk in choose_rollouts(
             self.export.collection,
             self.filters,
-            row_kind=self.format.row_kind,
-            dropped=self.dropped,
-            considered=self._add_considered,
+            format=self.format,
+            ledger=self.ledger,
         ):
             self.on_step()
             yield chunk
-
-    def _add_considered(self, number: int) -> None:
-        self.considered += number
 
     def _attempts(self) -> Iterator[SourceRows]:
         with_tokens = self.format.needs_tokens or (self.format.row_kind == "scored" and not self.format.omits_tokens)
@@ -145,7 +156,7 @@ class RowReader:
                         if key[1]:
                             exported[key] = rollout.reward
                         yield source_rows
-            self.dropped["beyond_the_best_of_its_task"] += rounds.left
+            self.ledger.drop("beyond_the_best_of_its_task", rounds.left)
 
     def _count_duplicate(self, rollout: Candidate, reward: float | None) -> None:
         """Count a duplicate of an exported attempt with this reward.
@@ -153,7 +164,7 @@ class RowReader:
         Duplicates with another reward are counted separately: one of the two rewards must be wrong.
         """
         same = rollout.reward == reward
-        self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1
+        self.ledger.drop("identical_completion" if same else "identical_completion_with_another_reward")
 
     def _traces(self, candidates: Candidates, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in candidates.items()}
@@ -197,17 +208,17 @@ class RowReader:
     def _preferences(self) -> Iterator[SourceRows]:
         per_task: Counter[int] = Counter()
         for pairs in read_chunks(self.export):
-            self.considered += len(pairs)
+            self.ledger.considered += len(pairs)
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
             traces = dict(read_traces(numbers, images=True))
             unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self.filters)
             for pair in pairs:
                 self.on_step()
                 if pair.chosen_id in unselected or pair.rejected_id in unselected:
-                    self.dropped["not_selected"] += 1
+                    self.ledger.drop("not_selected")
                     continue
                 if reason := find_refusal(pair, self.filters, traces, per_task):
-                    self.dropped[reason] += 1
+                    self.ledger.drop(reason)
                     continue
                 if source_rows := self._convert(pair.chosen.task, self._preference(pair, traces)):
                     self.sources[pair.source] += 1
@@ -217,14 +228,14 @@ class RowReader:
     def _convert(self, task: Task, source: Attempt | Preference | TaskPrompt) -> SourceRows | None:
         """Return the rows of the source, cut to `max_rows` of the export.
 
-        If the format makes no rows of it, count it in `dropped` and return None.
+        If the format makes no rows of it, count it in the ledger and return None.
         """
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
             all_rows = list(self.format.rows(source, self._options))
             if not all_rows:
-                raise Dropped("nothing_to_train_on")
+                raise Dropped("all_tokens_masked" if self.format.needs_tokens else "nothing_to_train_on")
             rows = all_rows[: self._rows_left]
             rows, encoded = self.credentials.check(
                 rows,
@@ -232,23 +243,24 @@ class RowReader:
                 has_tokens=isinstance(source, Attempt) and _has_tokens(source),
             )
         except Dropped as why:
-            self.dropped[why.reason] += 1
+            self.ledger.drop(why.reason)
+            if isinstance(source, Attempt) and why.reason == "all_tokens_masked":
+                self._count_tokens(source, 0)
             return None
         except orjson.JSONEncodeError:
             # Lone surrogates and integers beyond 64 bits, which trainers cannot read.
-            self.dropped["not_encodable"] += 1
+            self.ledger.drop("not_encodable")
             return None
         return SourceRows(
             source=source, split=self._split_of(task), dataset_split=task.split, rows=rows, encoded=encoded
         )
 
     def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
-        assert rollout.reward is not None
         policy_model = self.export.collection.snapshot.get("policy_model", {})
         return Attempt(
             events=self._restore_prompt(chosen.task, events),
             task=full_row(chosen.task),
-            reward=rollout.reward,
+            reward=_reward_of(rollout, events),
             components=rollout.components,
             stop_reason=rollout.stop_reason,
             model_version=rollout.model_version,
@@ -312,6 +324,14 @@ class RowReader:
             version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
             self._version_labels[task.version_id] = str(version)
         return self._version_labels[task.version_id]
+
+
+def _reward_of(rollout: Candidate, events: list[TraceUnion]) -> float:
+    """Return the reward of the row: of a masked rollout, the one that its verifier reported."""
+    if rollout.reward is not None:
+        return rollout.reward
+    verified = (event.reward for event in reversed(events) if isinstance(event, Verification))
+    return next((reward for reward in verified if reward is not None), 0.0)
 
 
 def _fingerprint_of(events: list[TraceUnion]) -> str:

@@ -1,15 +1,14 @@
 """Select the candidates of an export, in whole groups (by task), without reading traces."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, starmap
 from typing import NamedTuple
 
 from apps.exports.export_filters import Filters, find_unselected
-from apps.gym.exporters.protocol import Group, RowKind
-from apps.gym.outcomes import ENDED_BY_ITSELF
+from apps.gym.exporters.protocol import Format, Group
+from apps.gym.trainability import Ledger, find_reason
 from apps.pairs.human_verdicts import has_overrides
 from apps.reviews.reviews.reward_overrides import ActiveOverride, read_overrides
 from apps.rollouts.models import Collection, Rollout
@@ -31,6 +30,7 @@ class Candidate(NamedTuple):
     reward: float | None
     components: dict[str, float]
     stop_reason: str
+    masked: str
     model_version: str
     output_tokens: int
     flagged: bool
@@ -62,14 +62,14 @@ def choose_rollouts(
     collection: Collection,
     filters: Filters,
     *,
-    row_kind: RowKind,
-    dropped: Counter[str],
-    considered: Callable[[int], None],
+    format: Format,
+    ledger: Ledger,
 ) -> Iterator[list[Chosen]]:
-    """Yield chunks of tasks with their remaining rollouts. Dropped rollouts are counted by reason.
+    """Yield chunks of tasks with their remaining rollouts, and count the others in the ledger.
 
-    For task formats, tasks are counted instead. `considered` is called with the number read.
+    For task formats, tasks are counted instead.
     """
+    row_kind = format.row_kind
     counts = filters.reward_from == "override"
     # Rows of all attempts contain overrides, even if the verifier's rewards are used.
     overridden = (counts or row_kind == "scored") and has_overrides(collection)
@@ -80,22 +80,22 @@ def choose_rollouts(
         chunk: list[Chosen] = []
         for task_id, rollouts in groups:
             size = 1 if row_kind == "tasks" else len(rollouts)
-            considered(size)
+            ledger.considered += size
             group = _figures(rollouts, collection.solve_threshold)
             selected = [one for one in rollouts if one.id not in unselected]
             if row_kind == "tasks" and not selected:
-                dropped["not_selected"] += 1
+                ledger.drop("not_selected")
                 continue
             if reason := _task_refusal(tasks[task_id], group, filters):
-                dropped[reason] += size
+                ledger.drop(reason, size)
                 continue
             set_by_people = sum(one.set_by_a_person for one in rollouts)
             chosen = Chosen(task=tasks[task_id], group=group, set_by_people=set_by_people)
             if row_kind == "tasks":
                 chosen.attempted = rollouts
             else:
-                dropped["not_selected"] += len(rollouts) - len(selected)
-                chosen.rollouts = _choose(selected, filters, dropped)
+                ledger.drop("not_selected", len(rollouts) - len(selected))
+                chosen.rollouts = _choose(selected, filters, ledger, keeps_masked=format.keeps_all)
             chunk.append(chosen)
         yield chunk
 
@@ -166,30 +166,21 @@ def _task_refusal(task: Task, group: Group | None, filters: Filters) -> str:
     return "zero_variance" if filters.drop_zero_variance and group.zero_variance else ""
 
 
-def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) -> list[Candidate]:
+def _choose(rollouts: list[Candidate], filters: Filters, ledger: Ledger, *, keeps_masked: bool) -> list[Candidate]:
     kept: list[Candidate] = []
     for rollout in rollouts:
-        if reason := _refusal(rollout, filters):
-            dropped[reason] += 1
+        # In a running collection, rollouts may be flagged after the export was queued.
+        reason = find_reason(
+            rollout,
+            include_flagged=filters.include_flagged,
+            include_truncated=filters.include_truncated,
+            include_masked=keeps_masked,
+            min_reward=filters.min_reward,
+        )
+        if reason:
+            ledger.drop(reason)
         else:
             kept.append(rollout)
     if filters.per_task is not None:
         kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.id))
     return kept
-
-
-def _refusal(rollout: Candidate, filters: Filters) -> str:
-    """Return why the rollout is dropped, as far as its database row tells, or an empty string."""
-    if rollout.status != Rollout.Status.COMPLETED:
-        ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}
-        return str(rollout.status) if ended else "not_finished"
-    if rollout.reward is None:
-        return "no_reward"
-    # In a running collection, rollouts may be flagged after the export was queued.
-    if rollout.flagged and not filters.include_flagged:
-        return "flagged"
-    if filters.min_reward is not None and rollout.reward < filters.min_reward:
-        return "below_min_reward"
-    if not filters.include_truncated and rollout.stop_reason not in ENDED_BY_ITSELF:
-        return "truncated"
-    return ""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.redaction.redactor import list_kinds
-from apps.gym.traces.messages import Dropped
+from apps.gym.trainability import Dropped
 from apps.policies.installation_redactor import fresh_redactor
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.utils import timezone
 
@@ -32,6 +33,8 @@ def make_manifest(
     For task rows, `tools` counts tasks by their attempts: `offered` tools (of these, `differing` tools), `none`, or
     `unknown` without attempts.
 
+    `trainability` says what may be trained on, and why the rest may not (apps.gym.trainability).
+
     `credentials` counts rows with suspected credentials. These rows are unchanged unless `masked`.
 
     `longest_row_bytes` helps to choose a trainer's `max_length`, whose default truncates long rows.
@@ -51,12 +54,13 @@ def make_manifest(
         "options": export.options,
         "split": {"by": "prompt", "validation_share": export.validation_share, "seed": export.split_seed},
         "counts": {
-            "considered": reader.considered,
-            "written_from": reader.written_from,
+            "considered": reader.ledger.considered,
+            "written_from": reader.ledger.used,
             "written": rows,
-            "dropped": {reason: number for reason, number in sorted(reader.dropped.items()) if number},
+            "dropped": reader.ledger.counts(),
             **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
+        "trainability": msgspec.to_builtins(reader.summarize()),
         "credentials": reader.credentials.figures(),
         **_rewards(export, reader),
         **({"tools": reader.offers.counts} if reader.format.row_kind == "tasks" else {}),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from apps.gym.pairs.pair_making import needed_courses, pair_group, settle_by_rewards
 from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Pair, Rule, Source, find_exclusion
 from apps.gym.traces.courses import course_of
+from apps.gym.trainability import Ledger
 from apps.pairs.human_verdicts import override_rewards, read_rollout_verdicts
 from apps.pairs.task_attempts import TaskGroup, read_task_groups
 from apps.pairs.trace_reader import read_traces
@@ -49,9 +50,9 @@ class PairMaker:
         self._on_step = on_step
         self.whole = True
         self.groups: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
-        self.excluded: Counter[str] = Counter()
+        self.ledger = Ledger()
+        """Counts the unused rollouts."""
         self.sources: Counter[Source] = Counter()
-        self.considered = 0
 
     def chunks(self) -> Iterator[list[NewPair]]:
         """Yield lists of pairs, one for each chunk of tasks, sorted by task and then in the order of the rule."""
@@ -80,11 +81,12 @@ class PairMaker:
                 self.whole = False
                 break
             self.groups[made.outcome] += 1
-            self.considered += len(task_group.attempts)
+            self.ledger.considered += len(task_group.attempts)
             # An attempt that the rule excludes can still be in a pair by verdict.
             used = {side for pair in made.pairs for side in (pair.chosen, pair.rejected)}
-            unused = (find_exclusion(one, self._rule) for one in task_group.attempts if one.id not in used)
-            self.excluded.update(filter(None, unused))
+            for one in task_group.attempts:
+                if one.id not in used and (reason := find_exclusion(one, self._rule)):
+                    self.ledger.drop(reason)
             self.sources.update(pair.source for pair in made.pairs)
             sides = {one.id: one for one in task_group.attempts}
             found += [
@@ -134,10 +136,10 @@ def count_pairs(
     counts = PairCounts(
         pairs=maker.sources.total(),
         groups=dict(maker.groups),
-        excluded=dict(sorted(maker.excluded.items())),
+        excluded=maker.ledger.counts(),
         sources=dict(sorted(maker.sources.items())),
-        considered=maker.considered,
-        total=max(total, maker.considered),
-        whole=maker.whole or maker.considered >= total > 0,
+        considered=maker.ledger.considered,
+        total=max(total, maker.ledger.considered),
+        whole=maker.whole or maker.ledger.considered >= total > 0,
     )
     return PairPreview(counts=counts, pairs=kept)

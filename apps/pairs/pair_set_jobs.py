@@ -86,15 +86,15 @@ def _store_pairs(pair_set: PairSet, attempt: Attempt) -> None:
         check_space(Place.DATABASE)
         # Traces are read outside the transaction, which blocks all other writers on SQLite.
         with transaction.atomic():
-            attempt.write(considered=maker.considered, pair_count=count + len(found))
+            attempt.write(considered=maker.ledger.considered, pair_count=count + len(found))
             count += _store_chunk(pair_set, found, before)
     attempt.write(
         state=State.READY,
-        considered=maker.considered,
-        total=maker.considered,
+        considered=maker.ledger.considered,
+        total=maker.ledger.considered,
         pair_count=count,
         counts=dict(maker.groups),
-        excluded=dict(sorted(maker.excluded.items())),
+        excluded=maker.ledger.counts(),
         sources=dict(sorted(maker.sources.items())),
         finished_at=timezone.now(),
     )

@@ -26,6 +26,7 @@ _COLUMNS = (
     "status",
     "error_kind",
     "stop_reason",
+    "masked",
     "redactions",
     "flagged",
     "output_tokens",
@@ -33,7 +34,7 @@ _COLUMNS = (
     "attempt",
 )
 
-Row = tuple[int, int, float | None, str, str, str, dict[str, int], bool, int, str, int]
+Row = tuple[int, int, float | None, str, str, str, str, dict[str, int], bool, int, str, int]
 """The columns of `_COLUMNS`."""
 
 
@@ -106,7 +107,7 @@ def _read_rollouts(
 
 
 def _add_rollout(task_group: TaskGroup, row: Row) -> None:
-    _, pk, reward, status, error_kind, stop_reason, redactions, flagged, output_tokens, answer, number = row
+    _, pk, reward, status, error_kind, stop_reason, masked, redactions, flagged, output_tokens, answer, number = row
     task_group.numbers[pk] = number
     task_group.attempts.append(
         Attempt(
@@ -115,7 +116,8 @@ def _add_rollout(task_group: TaskGroup, row: Row) -> None:
             status=status,
             error_kind=error_kind,
             stop_reason=stop_reason,
-            redacted=flagged or bool(redactions),
+            masked=masked,
+            flagged=flagged or bool(redactions),
             output_tokens=output_tokens,
             answer=answer,
         )

@@ -18,8 +18,8 @@ from apps.exports.export_preview import preview_rows
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import NUMBERS, Options
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.reason_labels import label_reason
 from apps.gym.specs import spec_fields
+from apps.gym.trainability import label_reason
 from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import make_collection, make_rollout, make_trace, make_user

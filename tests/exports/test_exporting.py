@@ -479,7 +479,7 @@ def test_an_export_without_a_token_to_train_on_counts_its_rollouts_as_dropped():
     export = write_export(export=queue_export(order))
     [row] = read(export)
     assert (row["rollout_id"], row["logprob_mode"]) == (kept.pk, "raw_logprobs")
-    assert export.manifest["counts"]["dropped"] == {"nothing_to_train_on": 1}
+    assert export.manifest["counts"]["dropped"] == {"all_tokens_masked": 1}
 
 
 def test_a_field_of_a_task_may_be_called_as_what_the_manifest_counts():

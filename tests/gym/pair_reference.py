@@ -19,7 +19,7 @@ def usable(attempts: Iterable[Attempt], rule: Rule) -> list[Attempt]:
     found = []
     for one in sorted(attempts, key=lambda one: one.id):
         whole = one.stop_reason in ("answered", "environment_done") or rule.include_truncated
-        clean = not one.redacted or rule.include_redacted
+        clean = not one.flagged or rule.include_redacted
         if one.status == "completed" and whole and clean:
             found.append(one)
     return found

@@ -13,7 +13,7 @@ from apps.gym.pairs.pair_rule import Attempt, Rule
 from apps.gym.traces.courses import Divergence, course_of, find_divergence
 from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult, TraceUnion
 from apps.gym.traces.items import message
-from apps.gym.traces.messages import Dropped
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.attempts import attempt
 from tests.gym.traces import call, said, thought, trace, turn
 

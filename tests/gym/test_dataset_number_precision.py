@@ -5,7 +5,7 @@ import pytest
 from apps.gym.exporters.protocol import resolve_options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.loadable import holds_only_exact, is_loaded_exactly
-from apps.gym.traces.messages import Dropped
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.attempts import attempt, paris
 
 

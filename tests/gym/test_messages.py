@@ -6,13 +6,13 @@ from apps.gym.traces.chat_turns import chat_messages
 from apps.gym.traces.events import EnvironmentTurn, SessionOpened, ToolResult
 from apps.gym.traces.items import message, text_of
 from apps.gym.traces.messages import (
-    Dropped,
     completion_messages,
     flat_text,
     nested_tools,
     offered_tools,
     prompt_messages,
 )
+from apps.gym.trainability import Dropped
 from tests.gym.traces import WEATHER_TOOL, call, row, said, thought, trace, turn, weather_trace
 
 

@@ -12,8 +12,8 @@ from apps.gym.traces.courses import course_of
 from apps.gym.traces.events import ModelCall, decode_event, encode_event, event_tokens
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
-from apps.gym.traces.messages import Dropped
 from apps.gym.traces.segments import check_prefixes, join_calls, stored_tokens
+from apps.gym.trainability import Dropped
 from tests.rollouts.stored import NAMES, needs_shared, shared_rows
 
 pytestmark = needs_shared

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from apps.gym.reason_labels import label_reason
 from apps.gym.specs import spec_fields
+from apps.gym.trainability import label_reason
 
 MOST_LISTED = 10
 """Maximum entries shown of a list, such as rollout numbers."""

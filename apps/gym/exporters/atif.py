@@ -14,8 +14,9 @@ from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import Item, call_arguments, is_by_model, item_type, join_parts, text_of
-from apps.gym.traces.messages import Dropped, nested_tools, offered_tools
+from apps.gym.traces.messages import nested_tools, offered_tools
 from apps.gym.traces.tokens import TokensUnreadable, restore_tokens
+from apps.gym.trainability import Dropped
 
 VERSION = "ATIF-v1.7"
 _METRICS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens", "cached_tokens": "cached_tokens"}

@@ -2,9 +2,9 @@
 
 from apps.gym.exporters.protocol import Attempt, Feature, Options, Row
 from apps.gym.traces.events import ModelCall
-from apps.gym.traces.messages import Dropped
 from apps.gym.traces.segments import Sampled, Segment, join_line, mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
+from apps.gym.trainability import Dropped
 
 GRAMMAR_CHOICES = ("mask", "drop", "keep")
 SAMPLING_FEATURES: dict[str, Feature] = {"temperature": "float64", "logprob_mode": "string"}

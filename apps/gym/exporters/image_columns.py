@@ -7,7 +7,8 @@ from apps.gym.exporters.protocol import Options, Row
 from apps.gym.image_data import is_data_url
 from apps.gym.traces.chat_turns import IMAGES_FOLLOW
 from apps.gym.traces.items import join_parts
-from apps.gym.traces.messages import Dropped, Message
+from apps.gym.traces.messages import Message
+from apps.gym.trainability import Dropped
 
 COLUMN = ("dropped", "column")
 PLACEHOLDER = "<image>"

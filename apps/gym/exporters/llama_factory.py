@@ -17,7 +17,8 @@ from apps.gym.exporters.training_conversations import (
     pair_conversations,
     thought_text,
 )
-from apps.gym.traces.messages import Dropped, Message
+from apps.gym.traces.messages import Message
+from apps.gym.trainability import Dropped
 
 _BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
 _ASKING = {"human", "observation"}

@@ -18,10 +18,11 @@ from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import ECHOED, OURS, is_of_attempt, verifier_fields, with_details
 from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow
-from apps.gym.traces.messages import Dropped, offered_tools
+from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable, drop_tokens, restore_tokens
+from apps.gym.trainability import Dropped
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
 """The sampling keys that `responses_create_params` allows. It rejects unknown keys."""

@@ -19,7 +19,8 @@ from apps.gym.exporters.training_conversations import (
     task_columns,
 )
 from apps.gym.traces.items import TaskRow
-from apps.gym.traces.messages import Dropped, Message, nested_tools
+from apps.gym.traces.messages import Message, nested_tools
+from apps.gym.trainability import Dropped
 
 _CHOICES = {
     "reasoning": ("dropped",),

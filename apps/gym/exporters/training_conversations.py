@@ -14,7 +14,6 @@ from apps.gym.traces.courses import canonical_arguments
 from apps.gym.traces.items import TaskRow, input_items, message
 from apps.gym.traces.messages import (
     ArgumentsAs,
-    Dropped,
     Message,
     completion_messages,
     item_messages,
@@ -22,6 +21,7 @@ from apps.gym.traces.messages import (
     offered_tools,
     prompt_messages,
 )
+from apps.gym.trainability import Dropped
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):

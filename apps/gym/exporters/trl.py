@@ -29,8 +29,8 @@ from apps.gym.exporters.training_conversations import (
     question_messages,
     task_columns,
 )
-from apps.gym.traces.messages import Dropped
 from apps.gym.traces.segments import count_captured_replies
+from apps.gym.trainability import Dropped
 
 CHAT = {
     "reasoning": ("field", "inline", "dropped"),

@@ -4,14 +4,14 @@
 """
 
 import hashlib
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 import orjson
 
 from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
-from apps.gym.outcomes import ENDED_BY_ITSELF
 from apps.gym.specs import Option, spec_problems
+from apps.gym.trainability import find_reason
 
 Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
 MODES: list[tuple[Mode, str]] = [
@@ -52,7 +52,9 @@ Outcome = Literal[
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """Outcomes of a group, in the order of the checks. A group without pairs has the last check that a candidate failed."""
 
-Exclusion = Literal["not_finished", "failed", "judge_failed", "cancelled", "truncated", "redacted", "no_reward"]
+Exclusion = Literal[
+    "not_finished", "failed", "judge_failed", "cancelled", "masked", "truncated", "redacted", "no_reward"
+]
 """Why an attempt is not used. An attempt without a reward can still be paired by a verdict."""
 
 
@@ -153,7 +155,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "completed"
     error_kind: str = ""
     stop_reason: str = "answered"
-    redacted: bool = False
+    masked: str = ""
+    flagged: bool = False
+    """True if credentials were redacted."""
     output_tokens: int = 0
     answer: str = ""
     overridden: bool = False
@@ -244,14 +248,7 @@ def find_exclusion(attempt: Attempt, rule: Rule) -> Exclusion | None:
 
     Every reason except `no_reward` also excludes it from pairs by verdict.
     """
-    if attempt.status != "completed":
-        if attempt.error_kind == "judge_error":
-            return "judge_failed"
-        return (
-            "failed" if attempt.status == "failed" else "cancelled" if attempt.status == "cancelled" else "not_finished"
-        )
-    if not rule.include_truncated and attempt.stop_reason not in ENDED_BY_ITSELF:
-        return "truncated"
-    if not rule.include_redacted and attempt.redacted:
-        return "redacted"
-    return "no_reward" if attempt.reward is None else None
+    if attempt.status == "failed" and attempt.error_kind == "judge_error":
+        return "judge_failed"
+    reason = find_reason(attempt, include_flagged=rule.include_redacted, include_truncated=rule.include_truncated)
+    return "redacted" if reason == "flagged" else cast("Exclusion", reason) or None

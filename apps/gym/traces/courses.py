@@ -14,7 +14,8 @@ import orjson
 
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import TEXT_SEPARATOR, Item, TaskRow, input_items, is_by_model, item_type, message
-from apps.gym.traces.messages import Dropped, flat_text
+from apps.gym.traces.messages import flat_text
+from apps.gym.trainability import Dropped
 
 _IGNORED_KEYS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
 _RANDOM_KEYS = {"id", "status", "call_id"}

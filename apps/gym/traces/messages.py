@@ -26,6 +26,7 @@ from apps.gym.traces.items import (
     refuse_constant,
 )
 from apps.gym.traces.responses import prompt_items
+from apps.gym.trainability import Dropped
 
 Message = dict[str, Any]
 
@@ -43,14 +44,6 @@ _REFUSED_PARTS = {
     "file": "file_content",
     "input_audio": "audio_content",
 }
-
-
-class Dropped(Exception):
-    """Raised if the row cannot be converted; `reason` is a stable snake_case code that manifests count."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def prompt_messages(

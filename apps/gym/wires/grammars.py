@@ -3,7 +3,12 @@
 A grammar forces tokens: their captured logprobs are then not those of the model, and do not belong in a loss.
 """
 
+from collections.abc import Iterable
 from typing import Any
+
+from apps.gym.traces.events import ModelCall, SessionOpened, TraceUnion
+from apps.gym.traces.items import Tool
+from apps.gym.trainability import FORCED_CALLS, RESPONSE_FORMAT, STRICT_TOOLS
 
 _GRAMMAR_FIELDS = frozenset(
     {
@@ -32,6 +37,25 @@ def has_grammar(body: dict[str, Any]) -> bool:
     if "text" in body and isinstance(body["text"], dict) and _is_format(body["text"].get("format")):
         return True
     return not _GRAMMAR_FIELDS.isdisjoint(body) and any(body.get(field) for field in _GRAMMAR_FIELDS)
+
+
+def name_grammar(events: Iterable[TraceUnion]) -> str:
+    """Return what made the server use a grammar in a trace: a key of GRAMMARS, or an empty string without a grammar."""
+    tools: list[Tool] = []
+    for event in events:
+        if isinstance(event, SessionOpened):
+            tools = event.tools
+        elif isinstance(event, ModelCall):
+            tools = tools if event.tools_in is None else event.tools_in
+            if event.grammar:
+                if has_strict_tools(tools):
+                    return STRICT_TOOLS
+                return FORCED_CALLS if _is_forced(event.sampling.get("tool_choice")) else RESPONSE_FORMAT
+    return ""
+
+
+def has_strict_tools(tools: list[Tool]) -> bool:
+    return any(map(_is_strict, tools))
 
 
 def _has_strict_tools(tools: Any, choice: Any) -> bool:

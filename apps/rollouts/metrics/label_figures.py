@@ -33,7 +33,7 @@ from apps.rollouts.models import Collection, Rollout
 class Figures:
     """Figures of rollouts with one label.
 
-    `rollouts` counts the planned rollouts. `missing` counts planned rollouts without a reward, for whatever reason.
+    `rollouts` counts the planned rollouts, and `masked` those whose reward does not count. `missing` counts planned rollouts without a reward, for whatever reason.
 
     Means cover rewarded rollouts only; a failed rollout has no reward and does not count as zero. Durations are in
     seconds.
@@ -53,6 +53,7 @@ class Figures:
     failed: int
     cancelled: int
     rewarded: int
+    masked: int
     missing: int
     tasks: int
     mean_reward: float | None
@@ -119,6 +120,7 @@ def figure(parts: Sequence[Part]) -> Figures:
         failed=statuses.get(Rollout.Status.FAILED, 0),
         cancelled=statuses.get(Rollout.Status.CANCELLED, 0),
         rewarded=rewards.size,
+        masked=add_up(outcomes, "masked"),
         missing=sum(statuses.values()) - rewards.size,
         tasks=groups.count,
         mean_reward=rewards.mean if rewards.size else None,

@@ -17,6 +17,11 @@ Outcome = dict[str, Any]
 _FIGURES: dict[str, tuple[str, str]] = {
     "count": ("COUNT(*)", "SUM"),
     "rewarded": ("COUNT(r.reward)", "SUM"),
+    "masked": ("COUNT(CASE WHEN r.masked <> '' THEN 1 END)", "SUM"),
+    "flagged": ("COUNT(CASE WHEN r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
+    "unrewarded": ("COUNT(CASE WHEN r.reward IS NULL AND NOT r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
+    "sampled_sum": ("SUM(CASE WHEN r.reward IS NOT NULL THEN r.sampled_tokens END)", "SUM"),
+    "trainable_sum": ("SUM(CASE WHEN r.reward IS NOT NULL THEN r.trainable_tokens END)", "SUM"),
     "reward_sum": ("SUM(r.reward)", "SUM"),
     "low": ("MIN(r.reward)", "MIN"),
     "high": ("MAX(r.reward)", "MAX"),

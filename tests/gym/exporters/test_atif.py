@@ -9,7 +9,8 @@ from apps.gym.rollout_files.shapes.stored_rows import read_line
 from apps.gym.traces.events import ModelCall, SessionOpened, ToolResult
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import message, text_of
-from apps.gym.traces.messages import Dropped, completion_messages
+from apps.gym.traces.messages import completion_messages
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.atif_schema import check_trajectory
 from tests.gym.exporters.attempts import attempt, paris
 from tests.gym.traces import call, said, trace, turn, with_tokens

@@ -11,7 +11,8 @@ from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.training_conversations import Conversation, pair_conversations
 from apps.gym.traces.events import EnvironmentTurn, ToolResult, TraceUnion
 from apps.gym.traces.items import message
-from apps.gym.traces.messages import Dropped, completion_messages
+from apps.gym.traces.messages import completion_messages
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.attempts import PROMPT, paris, preference
 from tests.gym.traces import call, said, thought, trace, turn
 

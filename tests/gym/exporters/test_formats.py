@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from apps.gym.exporters.protocol import NUMBERS, Format, OptionRefused, Options, resolve_options
 from apps.gym.exporters.registry import FORMATS, FormatUnknown, find_format
 from apps.gym.traces.events import ModelCall
-from apps.gym.traces.messages import Dropped, completion_messages, prompt_messages
+from apps.gym.traces.messages import completion_messages, prompt_messages
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.attempts import attempt, paris, preference, task
 from tests.gym.exporters.generated import as_json, attempts
 from tests.gym.exporters.validators import CHECKS, FORBIDDEN_COLUMNS, fits_feature

@@ -7,7 +7,7 @@ import pytest
 from apps.gym.exporters.protocol import resolve_options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.traces.events import SessionOpened, ToolResult
-from apps.gym.traces.messages import Dropped
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.attempts import NESTED, TOOLS, attempt, paris, preference, task
 from tests.gym.exporters.validators import fits_feature
 from tests.gym.traces import call, said, trace, turn, with_tokens

@@ -9,7 +9,7 @@ from apps.gym.exporters.nemo_gym_rollouts import rollout_row
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.traces.events import ModelCall, SessionOpened
 from apps.gym.traces.items import message
-from apps.gym.traces.messages import Dropped
+from apps.gym.trainability import Dropped
 from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weather_trace, with_tokens
 
 NOT_FOR_VERIFY = {"_gymweb_details", "reward", "reward_components", "agent_ref", "gymweb"}

@@ -8,7 +8,8 @@ from apps.gym.exporters.protocol import Attempt, Options, Preference, resolve_op
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.trl import dpo_rows
 from apps.gym.traces.items import dump_json, message
-from apps.gym.traces.messages import Dropped, completion_messages, prompt_messages
+from apps.gym.traces.messages import completion_messages, prompt_messages
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.stored import SAMPLES, read_lines
 from tests.gym.traces import call, key_structure, nulls, row, said, trace, turn, weather_trace
 

@@ -6,7 +6,7 @@ from apps.gym.exporters.protocol import Attempt, Options
 from apps.gym.exporters.trl import sft_rows
 from apps.gym.traces.events import EnvironmentTurn
 from apps.gym.traces.items import dump_json, message
-from apps.gym.traces.messages import Dropped
+from apps.gym.trainability import Dropped
 from tests.gym.exporters.stored import SAMPLES, STORED, read_lines, trace_of
 from tests.gym.traces import call, nulls, row, said, trace, turn, weather_trace
 

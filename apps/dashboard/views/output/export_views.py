@@ -39,8 +39,8 @@ from apps.exports.tar_archives import archive_files
 from apps.exports.trace_sends.send_orders import can_be_sent
 from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.reason_labels import label_reason
 from apps.gym.redaction.shortening import shorten
+from apps.gym.trainability import label_reason
 from apps.pairs.models import PairSet
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection

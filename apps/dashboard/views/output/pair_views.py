@@ -29,7 +29,7 @@ from apps.dashboard.tables.pair_filters import (
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.trace_reading import read_trace
 from apps.gym.pairs.pair_rule import Rule
-from apps.gym.reason_labels import label_reason
+from apps.gym.trainability import label_reason
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs
 from apps.pairs.pair_decisions import DecisionRefused, decide_pairs

@@ -1,0 +1,411 @@
+"""The trainability ledger: what may be trained on, and every reason why something is left out.
+
+Metrics, pairs, previews, exports, streams and manifests take their reasons from `REASONS` and count them in a `Ledger`,
+which refuses unknown ones.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from apps.gym.outcomes import ENDED_BY_ITSELF, MASKED
+
+Level = Literal["task", "rollout", "pair", "token"]
+"""What a reason leaves out. For exports of tasks, rollouts and pairs, everything else is counted in that unit."""
+
+Unit = Literal["rollouts", "tasks", "pairs"]
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something is not trained on by default.
+
+    `label` follows a number ("3 masked by the verifier"). `override` is the filter or option that includes it, or the
+    person who can; empty if nothing does. `filter` finds such rollouts in a collection; empty if only a format decides.
+    """
+
+    name: str
+    level: Level
+    label: str
+    sentence: str
+    override: str = ""
+    filter: str = ""
+
+
+def _reasons(level: Level, *rows: tuple[str, ...]) -> dict[str, Reason]:
+    """Return the reasons of rows (name, label, sentence, override, filter); the last two may be missing."""
+    names = ("name", "label", "sentence", "override", "filter")
+    return {row[0]: Reason(level=level, **dict(zip(names, row, strict=False))) for row in rows}
+
+
+REASONS: dict[str, Reason] = {
+    # How the rollout ended, and what people decided. The selection checks these in this order.
+    **_reasons(
+        "rollout",
+        ("not_finished", "not finished", "The rollout is queued or running.", "", "status:queued,running"),
+        ("failed", "failed", "The rollout failed, so it has no reward.", "", "status:failed"),
+        ("judge_failed", "failed in the judge", "The judge failed, so the rollout has no reward.", "reverification"),
+        ("cancelled", "cancelled", "A user cancelled the rollout.", "", "status:cancelled"),
+        (
+            MASKED,
+            "masked by the verifier",
+            "The verifier reported that the reward is no valid measurement. NeMo Gym's formats keep such rollouts.",
+            "",
+            "flag:masked",
+        ),
+        (
+            "no_reward",
+            "without a reward",
+            "The rollout completed without a reward.",
+            "reviewer",
+            "flag:unscored -flag:masked",
+        ),
+        (
+            "flagged",
+            "with redactions not reviewed",
+            "Credentials were redacted, and nobody has reviewed the redactions.",
+            "include_flagged",
+            "flag:credentials",
+        ),
+        ("redacted", "with redacted credentials", "Credentials were redacted.", "include_redacted", "flag:redacted"),
+        ("below_min_reward", "below the minimum reward", "The reward is below min_reward.", "min_reward"),
+        (
+            "truncated",
+            "cut off by a limit",
+            "The rollout was cut off, so it does not show how to end.",
+            "include_truncated",
+            "flag:truncated",
+        ),
+        ("not_selected", "not selected by the filter", "The filter or the list of rollouts leaves it out.", "q"),
+        ("no_trace", "without a trace", "The trace was deleted or never stored."),
+        ("identical_completion", "identical to another rollout", "Another row has the same completion.", "dedupe"),
+        (
+            "identical_completion_with_another_reward",
+            "identical to another rollout with another reward",
+            "Another row has the same completion and another reward: one of the two rewards is wrong.",
+            "dedupe",
+        ),
+        ("beyond_the_best_of_its_task", "over the limit per task", "The task has enough rows.", "per_task"),
+        ("beyond_max_rows", "over the maximum number of rows", "The export has enough rows.", "max_rows"),
+    ),
+    # What the format or its trainer cannot hold without a change of meaning.
+    **_reasons(
+        "rollout",
+        ("no_assistant_turn", "without a turn of the model", "The trace has no reply of the model."),
+        ("nothing_to_train_on", "with nothing to train on", "The format makes no row of it."),
+        ("tool_not_function", "with a tool that is no function", "The format only holds function tools."),
+        ("orphan_tool_output", "with an output of no call", "A tool output belongs to no call."),
+        ("unknown_item", "with an unknown item", "The trace has an item that the format cannot hold."),
+        ("unknown_role", "with an unknown role", "A message has a role that the format cannot hold."),
+        ("unknown_content", "with unknown content", "A message has content that the format cannot hold."),
+        ("empty_turn", "with an empty turn", "A turn of the model has neither text nor a call."),
+        ("malformed_item", "with a malformed item", "An item of the trace lacks a field."),
+        (
+            "malformed_arguments",
+            "with malformed arguments",
+            "The arguments of a call are not a JSON object.",
+            "malformed",
+        ),
+        ("inexact_numbers", "with inexact numbers", "The `datasets` library would round a number.", "numbers"),
+        ("image_content", "with images", "The format would lose an image.", "images"),
+        ("file_content", "with files", "The format cannot hold a file."),
+        ("audio_content", "with audio", "The format cannot hold audio."),
+        ("turns_do_not_alternate", "whose turns do not alternate", "The trainer needs turns that alternate."),
+        (
+            "system_message_in_the_middle",
+            "with a system message in the middle",
+            "The trainer only reads a system message at the start.",
+        ),
+        ("image_placeholder_in_text", "with an image placeholder in a text", "The trainer would count it as an image."),
+        ("remote_image", "with a remote image", "The trainer would have to download an image."),
+        ("image_in_completion", "with an image after the prompt", "The trainer only reads images of the prompt."),
+        ("credential_in_tokens", "with a credential in their tokens", "A credential in tokens cannot be masked."),
+        ("not_encodable", "that JSON cannot hold", "A number or a character cannot be written as JSON."),
+        ("tokens_unreadable", "with unreadable tokens", "The stored tokens are damaged."),
+        ("tokens_not_captured", "without captured tokens", "No token IDs were captured.", "", "captured:0"),
+        ("tokens_partly_captured", "with partly captured tokens", "Some turns have no token IDs."),
+        (
+            "all_tokens_masked",
+            "whose tokens a grammar may have forced",
+            "No sampled token is trainable, because a grammar may have forced all of them.",
+            "grammar_calls",
+            "captured:>0 trainable:0",
+        ),
+        ("grammar_calls", "with calls that used a grammar", "A grammar may have forced tokens.", "grammar_calls"),
+    ),
+    **_reasons(
+        "task",
+        ("other_split", "of another split", "The task belongs to another split.", "splits"),
+        ("never_scored", "without any reward", "No rollout of the task has a reward."),
+        ("solved_too_rarely", "solved too rarely", "The solve rate is below min_solve_rate.", "min_solve_rate"),
+        ("solved_too_often", "solved too often", "The solve rate is above max_solve_rate.", "max_solve_rate"),
+        ("zero_variance", "without variance", "All rewards of the task are equal.", "drop_zero_variance"),
+        ("prompt_template_gap", "with a gap in the prompt", "The prompt template names a field without a value."),
+        ("no_user_message", "without a user message", "The prompt has no user message."),
+        (
+            "prompt_without_final_user_message",
+            "whose prompt does not end with a user message",
+            "The trainer needs a prompt that ends with a user message.",
+        ),
+        ("too_few_attempts", "with fewer than two usable rollouts", "A pair needs two rollouts."),
+        ("tie", "with equal rewards", "All usable rollouts have the same reward."),
+        ("below_margin", "with a reward difference below the margin", "No two rewards differ enough.", "margin"),
+        (
+            "chosen_too_weak",
+            "whose best reward is below the minimum chosen reward",
+            "No reward reaches min_chosen_reward.",
+            "min_chosen_reward",
+        ),
+        ("judged_equal", "reviewed as equal", "Reviewers found both rollouts equal.", "reviewer"),
+        ("judged_both_bad", "reviewed as both bad", "Reviewers found both rollouts bad.", "reviewer"),
+        ("judged_split", "on which reviewers disagree", "Reviewers disagree.", "reviewer"),
+        (
+            "preference_cycle",
+            "whose preference contradicts another",
+            "The preference contradicts another one.",
+            "reviewer",
+        ),
+    ),
+    **_reasons(
+        "pair",
+        ("different_prompts", "with different prompts", "The two rollouts have different prompts or tools."),
+        ("identical_completions", "with identical completions", "The two rollouts are identical."),
+        ("same_actions", "with the same actions", "The two rollouts take the same actions."),
+        (
+            "states_differ",
+            "whose environment replies differ before the actions do",
+            "The environment answered differently before the model acted differently.",
+        ),
+        ("lengths_differ", "above the maximum length ratio", "One rollout is much longer.", "max_length_ratio"),
+        ("rejected", "rejected by a reviewer", "A reviewer rejected the pair.", "include_rejected"),
+        ("not_accepted", "not accepted by a reviewer", "No reviewer accepted the pair.", "only_accepted"),
+        ("other_source", "of another source", "The preference has another source.", "sources"),
+    ),
+    **_reasons(
+        "token",
+        (
+            "grammar",
+            "possibly forced by a grammar",
+            "A grammar (strict tools, a forced call or a response format) may have forced these tokens, so their log "
+            "probabilities are not those of the model.",
+            "grammar_calls",
+        ),
+    ),
+}
+"""All reasons by name."""
+
+
+class Dropped(Exception):
+    """Raised if a source makes no rows; `reason` is a name in REASONS."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = REASONS[reason].name
+
+
+def label_reason(name: str) -> str:
+    """Return the label of a reason. Manifests of earlier versions may have unknown ones."""
+    return REASONS[name].label if name in REASONS else name.replace("_", " ")
+
+
+class RolloutRow(Protocol):
+    """The columns of a rollout that decide by themselves whether it may be trained on."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def reward(self) -> float | None: ...
+    @property
+    def masked(self) -> str: ...
+    @property
+    def flagged(self) -> bool: ...
+    @property
+    def stop_reason(self) -> str: ...
+
+
+def find_reason(
+    row: RolloutRow,
+    *,
+    include_flagged: bool = False,
+    include_truncated: bool = False,
+    include_masked: bool = False,
+    min_reward: float | None = None,
+) -> str:
+    """Return why a rollout is left out, as far as its columns tell, or an empty string."""
+    if row.status != "completed":
+        return row.status if row.status in {"failed", "cancelled"} else "not_finished"
+    if row.masked:
+        return "" if include_masked else MASKED
+    if row.flagged and not include_flagged:
+        return "flagged"
+    if min_reward is not None and row.reward is not None and row.reward < min_reward:
+        return "below_min_reward"
+    if not include_truncated and row.stop_reason not in ENDED_BY_ITSELF:
+        return "truncated"
+    # Last, because a verdict of reviewers can replace a reward.
+    return "no_reward" if row.reward is None else ""
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason with the number of sources (or tokens) that it leaves out."""
+
+    reason: str
+    level: Level
+    count: int
+    label: str
+    sentence: str
+    override: str
+    filter: str
+
+
+class Trainability(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be trained on. `considered` is `used` plus the counts of `left_out` that are not tokens.
+
+    `rows` is None where nothing was converted to rows. Tokens are None for rows without token IDs: `sampled_tokens`
+    are the captured ones that the model sampled, and `trainable_tokens` those of them in the loss. `notice` is a
+    warning if nothing is trainable, with the remedy; else empty.
+    """
+
+    unit: Unit
+    considered: int
+    used: int
+    rows: int | None = None
+    sampled_tokens: int | None = None
+    trainable_tokens: int | None = None
+    left_out: list[LeftOut] = []
+    notice: str = ""
+
+
+class Ledger:
+    """Counts sources and tokens while they are read."""
+
+    def __init__(self) -> None:
+        self.considered = 0
+        self.used = 0
+        self.rows = 0
+        self.sampled_tokens: int | None = None
+        self.trainable_tokens: int | None = None
+        self.dropped: Counter[str] = Counter()
+
+    def drop(self, reason: str, number: int = 1) -> None:
+        """Count sources that are left out. Raises KeyError for an unknown reason."""
+        self.dropped[REASONS[reason].name] += number
+
+    def use(self, rows: int) -> None:
+        """Count a source that becomes `rows` rows."""
+        self.used += 1
+        self.rows += rows
+
+    def count_tokens(self, *, sampled: int, trainable: int) -> None:
+        """Count the tokens of a used source."""
+        self.sampled_tokens = (self.sampled_tokens or 0) + sampled
+        self.trainable_tokens = (self.trainable_tokens or 0) + trainable
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of left out sources by reason."""
+        return {reason: number for reason, number in sorted(self.dropped.items()) if number}
+
+    def summarize(self, unit: Unit, *, grammar: str = "") -> Trainability:
+        """Return the summary. `grammar` names the cause of tokens that a grammar may have forced."""
+        return summarize(
+            unit,
+            considered=self.used + self.dropped.total(),
+            used=self.used,
+            rows=self.rows,
+            dropped=self.dropped,
+            sampled_tokens=self.sampled_tokens,
+            trainable_tokens=self.trainable_tokens,
+            grammar=grammar,
+        )
+
+
+def summarize(
+    unit: Unit,
+    *,
+    considered: int,
+    used: int,
+    dropped: Mapping[str, int],
+    rows: int | None = None,
+    sampled_tokens: int | None = None,
+    trainable_tokens: int | None = None,
+    grammar: str = "",
+) -> Trainability:
+    """Return the summary of counts, most frequent reasons first."""
+    left_out = [_left_out(name, count) for name, count in dropped.items() if count]
+    left_out.sort(key=lambda one: (-one.count, one.reason))
+    masked = (sampled_tokens or 0) - (trainable_tokens or 0)
+    if masked > 0:
+        left_out.append(_left_out("grammar", masked))
+    return Trainability(
+        unit=unit,
+        considered=considered,
+        used=used,
+        rows=rows,
+        sampled_tokens=sampled_tokens,
+        trainable_tokens=trainable_tokens,
+        left_out=left_out,
+        notice=explain_untrainable(sampled_tokens, trainable_tokens, grammar),
+    )
+
+
+STRICT_TOOLS, FORCED_CALLS, RESPONSE_FORMAT = "strict tools", "forced tool calls", "a response format"
+GRAMMARS = {
+    STRICT_TOOLS: "Set strict_tools of the agent to never, and collect again.",
+    FORCED_CALLS: "Set tool_choice to auto, and collect again.",
+    RESPONSE_FORMAT: "Collect again without a response format.",
+}
+"""Remedies by cause of a grammar."""
+
+
+def explain_untrainable(sampled: int | None, trainable: int | None, grammar: str = "") -> str:
+    """Return the warning that no sampled token is trainable, or an empty string."""
+    if not sampled or trainable:
+        return ""
+    cause = grammar or "a grammar"
+    remedy = GRAMMARS.get(cause, "Collect again without a grammar.")
+    return f"0 of {sampled:,} sampled tokens are trainable: {cause}. {remedy}"
+
+
+def _left_out(name: str, count: int) -> LeftOut:
+    reason = REASONS[name]
+    return LeftOut(
+        reason=name,
+        level=reason.level,
+        count=count,
+        label=reason.label,
+        sentence=reason.sentence,
+        override=reason.override,
+        filter=reason.filter,
+    )
+
+
+def describe(found: Trainability) -> str:
+    """Return the summary in one sentence: "of 64 rollouts 60 rows with 1,234 trainable tokens"."""
+    parts = [f"of {found.considered:,} {found.unit} {found.used if found.rows is None else found.rows:,}"]
+    parts.append("are usable" if found.rows is None else "rows")
+    if found.trainable_tokens is not None:
+        parts.append(f"with {found.trainable_tokens:,} trainable tokens")
+    rest = [f"{one.count:,} {one.label}" for one in found.left_out if one.level != "token"]
+    return " ".join(parts) + (f"; left out: {', '.join(rest)}" if rest else "")
+
+
+def count_trained(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the number of tokens in the loss of rows with token IDs, or None for other rows.
+
+    Token IDs are in `labels` or `loss_mask` of the row, or in NeMo Gym's fields of the items of its response.
+    """
+    counts = [_trained_of(row) for row in rows]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _trained_of(row: Mapping[str, Any]) -> int | None:
+    if isinstance(labels := row.get("labels"), list) and row.get("input_ids"):
+        return sum(1 for label in labels if label >= 0)
+    if isinstance(mask := row.get("loss_mask"), list) and row.get("input_ids"):
+        return int(sum(mask))
+    response = row.get("response")
+    items: Iterable[Any] = response.get("output", ()) if isinstance(response, dict) else ()
+    ids = [item["generation_token_ids"] for item in items if isinstance(item, dict) and "generation_token_ids" in item]
+    return sum(map(len, ids)) if ids else None
