@@ -33,7 +33,8 @@ from apps.rollouts.models import Collection, Rollout
 class Figures:
     """Figures of rollouts with one label.
 
-    `rollouts` counts the planned rollouts, and `masked` those whose reward does not count. `missing` counts planned rollouts without a reward, for whatever reason.
+    `rollouts` counts the planned rollouts, and `masked` those whose reward does not count. `missing` counts planned
+    rollouts without a reward, for whatever reason.
 
     Means cover rewarded rollouts only; a failed rollout has no reward and does not count as zero. Durations are in
     seconds.
