@@ -6,7 +6,6 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
-from django.db.migrations.loader import MigrationLoader
 
 from apps.accounts.disk_space import check_folder
 from apps.accounts.models import User
@@ -29,6 +28,7 @@ from gymweb.backups.backup_manifests import (
 )
 from gymweb.backups.database_copies import check_copy, replace_database
 from gymweb.backups.referenced_files import EXPORTS, UPLOADS
+from gymweb.migration_state import find_gap, find_unknown
 
 
 def verify_backup(folder: Path) -> tuple[Path, Manifest]:
@@ -87,13 +87,13 @@ def _check_version(manifest: Manifest) -> None:
             f"The backup is of {manifest.vendor}, and this installation uses {connection.vendor}. "
             "Set GYMWEB_DATABASE_URL to a database of the same kind."
         )
-    known = MigrationLoader(None).disk_migrations.keys()
-    labels = {label for label, _ in known}
-    if newer := [name for label, name in manifest.migrations if label in labels and (label, name) not in known]:
+    if unknown := find_unknown(manifest.migrations):
         raise BackupError(
             f"GymWeb {manifest.gymweb} wrote the backup, and this is {settings.VERSION}, which does not know the "
-            f"migration {newer[-1]}. Install GymWeb {manifest.gymweb} or newer."
+            f"migration {unknown}. Install GymWeb {manifest.gymweb} or newer."
         )
+    if gap := find_gap(manifest.migrations):
+        raise BackupError(f"This version cannot restore the backup: {gap}.")
 
 
 def _check_installation(*, replace: bool) -> None:

@@ -1,13 +1,10 @@
 """User names that differ only by case are refused, and counters and devices belong to an account, not to its name."""
 
-import importlib
-
 import pytest
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 
-from apps.accounts.models import Role, User
+from apps.accounts.models import Role
 from apps.accounts.sessions.known_devices import COOKIE, find_device
 from apps.accounts.sessions.sign_in_limits import TRIES_PER_NAME
 from apps.accounts.user_accounts import create_user
@@ -16,7 +13,6 @@ from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long enough secret"
-MIGRATION = importlib.import_module("apps.accounts.migrations.0004_unique_names")
 
 
 def allow_equal_names() -> None:
@@ -55,15 +51,3 @@ def test_any_case_of_a_name_counts_for_the_same_account(client):
         name = "ADA" if number % 2 else "ada"
         assert client.post("/sign-in/", {"username": name, "password": "wrong"}).status_code == 422
     assert client.post("/sign-in/", {"username": "ada", "password": PASSWORD}).status_code == 429
-
-
-def test_the_migration_names_users_whose_names_differ_only_by_case():
-    allow_equal_names()
-    for name in ("ada", "Ada", "eve"):
-        make_user(username=name)
-    editor = type("Editor", (), {"connection": connection})
-    with pytest.raises(ValueError, match="Ada") as refused:
-        MIGRATION.refuse_equal_names(apps, editor)
-    assert "eve" not in str(refused.value)
-    User.objects.filter(username="Ada").delete()
-    MIGRATION.refuse_equal_names(apps, editor)

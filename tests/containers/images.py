@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path, PurePath
 
+from gymweb.migration_state import list_replaced
 from tests.containers.podman import Podman
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,11 +75,13 @@ def build_options(folder: Path) -> list[str]:
 def find_version_before() -> str:
     """Return the newest release before this commit, or without one the commit before the newest migration.
 
-    Its migrations are among those of this checkout. Return an empty string in a clone without such a commit.
+    Its migrations are among those of this checkout, or replaced by them. Return an empty string in a clone without
+    such a commit.
     """
     now = {str(path.relative_to(ROOT)) for path in ROOT.glob(MIGRATIONS)}
+    now |= {f"apps/{label}/migrations/{name}.py" for label, name in list_replaced()}
     release = _git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
-    added = ["log", "--first-parent", "--diff-merges=first-parent", "--diff-filter=A", "--format=%H^"]
+    added = ["log", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--diff-filter=A", "--format=%H^"]
     for commit in filter(None, [release, *_git(*added, "--", f":(glob){MIGRATIONS}").split()]):
         listed = _git("ls-tree", "-r", "--name-only", commit, "apps").splitlines()
         before = {path for path in listed if PurePath(path).match(MIGRATIONS)}

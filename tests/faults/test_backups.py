@@ -143,23 +143,16 @@ def test_a_backup_during_a_running_collection_restores(source: Installation, tar
     show(**figures)
 
 
-def test_a_backup_of_an_older_version_is_migrated(source: Installation, target: Installation, tmp_path: Path):
-    """Its secret key is restored if it is in the backup."""
+def test_the_secret_key_is_restored_if_the_backup_has_it(source: Installation, target: Installation, tmp_path: Path):
     if source.database_url.startswith("sqlite"):
         source.plan(migrate=True)
-    newest = "SELECT name FROM django_migrations WHERE app = 'rollouts' ORDER BY name DESC LIMIT 1"
-    [(name,)] = source.rows(newest)
     source.plan(key="ada")
-    manage(source, "migrate", "rollouts", f"{int(name[:4]) - 1:04}", "--verbosity", 0)
-    assert source.rows(newest) != [(name,)]
     backups = tmp_path / "backups"
     manage(source, "backup", backups)
     assert "Set GYMWEB_SECRET_KEY" in manage(target, "restore", backups)
-    assert target.rows(newest) == [(name,)]
     keys = [installation.folder / "secret_key" for installation in (source, target)]
     assert keys[0].read_text() != keys[1].read_text()
     manage(source, "backup", backups, "--with-secret-key")
     assert "GYMWEB_SECRET_KEY" not in manage(target, "restore", backups, "--replace")
     assert keys[0].read_text() == keys[1].read_text()
-    assert target.rows(newest) == [(name,)]
     assert target.rows("SELECT username FROM accounts_user") == [("ada",)]

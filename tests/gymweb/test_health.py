@@ -24,7 +24,7 @@ def test_a_process_with_everything_is_ready():
 def test_a_migration_that_waits_is_counted():
     applied = "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)"
     with connection.cursor() as cursor:
-        cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'exports' ORDER BY name")
+        cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'pairs' ORDER BY name")
         last = cursor.fetchall()[-1]
         cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name = %s", last[:2])
         try:

@@ -2,19 +2,14 @@
 
 import csv
 import io
-from datetime import timedelta
 
 import pytest
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
-from django.utils import timezone
 
 from apps.accounts.models import Role
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.agreement.queue_figures import read_figures
-from apps.reviews.models import Review
-from apps.reviews.queues.item_leases import claim_item, skip_item
+from apps.reviews.queues.item_leases import claim_item
 from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.submission import score_rollout
 from apps.reviews.reviews.undo import undo_review
@@ -130,35 +125,3 @@ def test_the_work_page_tells_an_engineer_and_no_annotator():
             "reviews are marked “could see results”" in client.get(f"/queues/{queue_of.pk}/review/").content.decode()
         )
     assert told == [True, False, False]
-
-
-def test_the_migration_keeps_and_marks_earlier_reviews(transactional_db):
-    queue = make_queue(pairs=6, overlap=3)
-    ann, ben, erika = annotator(), annotator(), make_user(Role.ENGINEER)
-    kept = {
-        "by an annotator": judge(queue, ann),
-        "by an engineer": judge(queue, erika),
-        "held": claim(queue, ann),
-        "skipped": skip_item(review=claim(queue, erika), user=erika, reason="no"),
-        "left lying for two days": claim(queue, ben),
-        "held by an engineer": claim(queue, erika),
-    }
-    Review.objects.filter(pk=kept["held"].pk).update(draft={"note": "so far"})
-    Review.objects.filter(pk=kept["left lying for two days"].pk).update(
-        leased_until=timezone.now() - timedelta(hours=48)
-    )
-    fields = [each.attname for each in Review._meta.concrete_fields if each.name != "could_see_results"]
-    before = list(Review.objects.order_by("pk").values(*fields))
-    try:
-        MigrationExecutor(connection).migrate([("reviews", "0001_initial")])
-    finally:
-        MigrationExecutor(connection).migrate([("reviews", "0002_review_could_see_results")])
-    assert list(Review.objects.order_by("pk").values(*fields)) == before
-    seen = {name: Review.objects.get(pk=review.pk).could_see_results for name, review in kept.items()}
-    assert [name for name, could in seen.items() if could] == ["by an engineer", "left lying for two days"]
-    # What somebody held is theirs still, and counts.
-    held = claim(queue, ann)
-    assert (held.pk, held.draft) == (kept["held"].pk, {"note": "so far"})
-    assert not say(held).could_see_results
-    left = claim(queue, ben)
-    assert (left.pk, say(left).could_see_results) == (kept["left lying for two days"].pk, True)

@@ -1,10 +1,12 @@
-import apps.accounts.models
 import django.contrib.auth.models
-import django.contrib.auth.validators
 import django.db.models.deletion
+import django.db.models.functions.text
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
+
+from apps.accounts.migrations import REPLACED
+
 
 def do_not_log_tallies(apps, editor):
     """Counts of a few minutes need no write-ahead log: after a crash PostgreSQL empties the table."""
@@ -16,8 +18,11 @@ class Migration(migrations.Migration):
 
     initial = True
 
+    replaces = [('accounts', name) for name in REPLACED]
+
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
+        ('sessions', '0001_initial'),
     ]
 
     operations = [
@@ -26,31 +31,32 @@ class Migration(migrations.Migration):
             fields=[
                 ('key', models.CharField(max_length=64, primary_key=True, serialize=False)),
                 ('count', models.IntegerField()),
-                ('ends_at', models.BigIntegerField(db_index=True, help_text='Seconds since 1970')),
+                ('ends_at', models.BigIntegerField(db_index=True)),
             ],
         ),
         migrations.CreateModel(
             name='User',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
-                ('username', models.CharField(error_messages={'unique': 'A user with that username already exists.'}, help_text='Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.', max_length=150, unique=True, validators=[django.contrib.auth.validators.UnicodeUsernameValidator()], verbose_name='username')),
-                ('first_name', models.CharField(blank=True, max_length=150, verbose_name='first name')),
-                ('last_name', models.CharField(blank=True, max_length=150, verbose_name='last name')),
-                ('email', models.EmailField(blank=True, max_length=254, verbose_name='email address')),
-                ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
-                ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
-                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('role', models.CharField(choices=[('viewer', 'Viewer'), ('annotator', 'Annotator'), ('engineer', 'Engineer'), ('admin', 'Admin')], default='viewer', max_length=16)),
-                ('keymap', models.JSONField(blank=True, default=dict, help_text='Custom keyboard shortcuts by command; empty: defaults')),
-                ('tables', models.JSONField(blank=True, default=dict, help_text='Table settings by name: {columns, density}; empty: defaults')),
-                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
-                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ('password', models.CharField(max_length=128)),
+                ('last_login', models.DateTimeField(blank=True, null=True)),
+                ('is_superuser', models.BooleanField(default=False)),
+                ('username', models.CharField(max_length=150, unique=True)),
+                ('first_name', models.CharField(blank=True, max_length=150)),
+                ('last_name', models.CharField(blank=True, max_length=150)),
+                ('email', models.EmailField(blank=True, max_length=254)),
+                ('is_staff', models.BooleanField(default=False)),
+                ('is_active', models.BooleanField(default=True)),
+                ('date_joined', models.DateTimeField(default=django.utils.timezone.now)),
+                ('role', models.CharField(default='viewer', max_length=16)),
+                ('keymap', models.JSONField(blank=True, default=dict)),
+                ('tables', models.JSONField(blank=True, default=dict)),
+                ('groups', models.ManyToManyField(blank=True, related_name='user_set', related_query_name='user', to='auth.group')),
+                ('user_permissions', models.ManyToManyField(blank=True, related_name='user_set', related_query_name='user', to='auth.permission')),
+                ('is_suspended', models.BooleanField(default=False)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'annotator', 'engineer', 'admin'])), name='user_role_known')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'annotator', 'engineer', 'admin'])), name='user_role_known'), models.UniqueConstraint(django.db.models.functions.text.Lower('username'), name='user_name_once_in_any_case')],
             },
             managers=[
                 ('objects', django.contrib.auth.models.UserManager()),
@@ -59,12 +65,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ApiKey',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_keys', to=settings.AUTH_USER_MODEL)),
                 ('name', models.CharField(max_length=100)),
                 ('prefix', models.CharField(max_length=16, unique=True)),
                 ('secret_hash', models.CharField(max_length=64)),
-                ('scopes', models.JSONField(validators=[apps.accounts.models.known_scopes])),
+                ('scopes', models.JSONField()),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('expires_at', models.DateTimeField(blank=True, null=True)),
                 ('revoked_at', models.DateTimeField(blank=True, null=True)),
@@ -75,7 +81,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='AuditEntry',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='audit_entries', to=settings.AUTH_USER_MODEL)),
                 ('api_key', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='accounts.apikey')),
                 ('action', models.CharField(max_length=64)),
@@ -84,9 +90,10 @@ class Migration(migrations.Migration):
                 ('before', models.JSONField(blank=True, default=dict)),
                 ('after', models.JSONField(blank=True, default=dict)),
                 ('detail', models.JSONField(blank=True, default=dict)),
-                ('origin', models.CharField(blank=True, help_text='page, api or command', max_length=64)),
+                ('origin', models.CharField(blank=True, max_length=64)),
                 ('address', models.CharField(blank=True, max_length=64)),
                 ('at', models.DateTimeField(auto_now_add=True)),
+                ('request_id', models.CharField(blank=True, db_default='', default='', max_length=64)),
             ],
             options={
                 'ordering': ['-id'],
@@ -96,7 +103,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='KeptAnswer',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('key', models.CharField(max_length=128)),
                 ('fingerprint', models.CharField(max_length=64)),
@@ -112,7 +119,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='SavedView',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_views', to=settings.AUTH_USER_MODEL)),
                 ('table', models.CharField(default='rollouts', max_length=32)),
                 ('name', models.CharField(max_length=100)),
@@ -130,13 +137,69 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='SignInLink',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sign_in_links', to=settings.AUTH_USER_MODEL)),
                 ('token_hash', models.CharField(max_length=64, unique=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('expires_at', models.DateTimeField()),
                 ('used_at', models.DateTimeField(blank=True, null=True)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
+        ),
+        migrations.CreateModel(
+            name='BrowserSession',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ('method', models.CharField(default='unknown', max_length=16)),
+                ('device', models.CharField(blank=True, max_length=200)),
+                ('address', models.CharField(blank=True, max_length=64)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('last_seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('session', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='browser', to='sessions.session')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sessions', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='SecondFactor',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('secret_encrypted', models.CharField(max_length=255)),
+                ('confirmed_at', models.DateTimeField(blank=True, null=True)),
+                ('last_step', models.BigIntegerField(default=0)),
+                ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='second_factor', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Invitation',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('email', models.EmailField(blank=True, max_length=254)),
+                ('role', models.CharField(max_length=16)),
+                ('token_hash', models.CharField(max_length=64, unique=True)),
+                ('expires_at', models.DateTimeField()),
+                ('accepted_at', models.DateTimeField(blank=True, null=True)),
+                ('revoked_at', models.DateTimeField(blank=True, null=True)),
+                ('accepted_by', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='invitation', to=settings.AUTH_USER_MODEL)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'annotator', 'engineer', 'admin'])), name='invitation_role_known'), models.CheckConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None), _connector='OR'), name='invitation_ends_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='RecoveryCode',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('code_hash', models.CharField(max_length=64)),
+                ('used_at', models.DateTimeField(blank=True, null=True)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='recovery_codes', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('user', 'code_hash'), name='recovery_code_once')],
+            },
         ),
         migrations.RunPython(do_not_log_tallies, migrations.RunPython.noop),
     ]

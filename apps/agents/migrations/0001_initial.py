@@ -1,5 +1,7 @@
-import django.core.validators
 from django.db import migrations, models
+
+from apps.agents.migrations import REPLACED
+
 
 def create_default_agent(apps, editor):
     """A new installation has an agent with no system prompt, no examples and the default limits."""
@@ -11,6 +13,8 @@ class Migration(migrations.Migration):
 
     initial = True
 
+    replaces = [('agents', name) for name in REPLACED]
+
     dependencies = [
     ]
 
@@ -18,22 +22,28 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Agent',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('slug', models.SlugField(max_length=64, unique=True)),
                 ('name', models.CharField(max_length=100)),
-                ('system_prompt', models.TextField(blank=True, help_text="Placed before the task input; empty: none")),
-                ('examples', models.JSONField(blank=True, default=list, help_text="Few-shot examples: Responses items placed before the task input")),
-                ('max_steps', models.PositiveSmallIntegerField(default=10, help_text='Maximum turns, each one reply of the model. The rollout then ends with max_steps.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000)])),
-                ('time_limit', models.FloatField(default=600.0, help_text='Seconds, checked after each turn. The rollout is then verified.', validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(86400)])),
-                ('token_limit', models.PositiveIntegerField(default=1000000, help_text='Input and output tokens of all calls, checked after each turn. The rollout is then verified.', validators=[django.core.validators.MinValueValidator(1)])),
-                ('parallel_tool_calls', models.BooleanField(default=True, help_text='Run the calls of a turn in parallel')),
-                ('sampling', models.JSONField(blank=True, default=dict, help_text="Overrides the policy model's sampling defaults")),
+                ('system_prompt', models.TextField(blank=True)),
+                ('examples', models.JSONField(blank=True, default=list)),
+                ('max_steps', models.PositiveSmallIntegerField(default=10)),
+                ('time_limit', models.FloatField(default=600.0)),
+                ('token_limit', models.PositiveIntegerField(default=1000000)),
+                ('parallel_tool_calls', models.BooleanField(default=True)),
+                ('sampling', models.JSONField(blank=True, default=dict)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('updated_at', models.DateTimeField(auto_now=True)),
+                ('kind', models.CharField(default='builtin', max_length=16)),
+                ('command_settings', models.JSONField(blank=True, default=dict)),
+                ('server_route', models.CharField(default='responses', max_length=16)),
+                ('server_url', models.CharField(blank=True, max_length=500)),
+                ('strict_tools', models.CharField(default='declared', max_length=16)),
+                ('retry_empty_replies', models.BooleanField(default=False)),
             ],
             options={
                 'ordering': ['name', 'id'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('max_steps__gte', 1), ('max_steps__lte', 1000), ('time_limit__gt', 0), ('time_limit__lte', 86400), ('token_limit__gte', 1)), name='agent_limits_are_possible', violation_error_message='A limit is out of range.')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('max_steps__gte', 1), ('max_steps__lte', 1000), ('time_limit__gt', 0), ('time_limit__lte', 86400), ('token_limit__gte', 1)), name='agent_limits_are_possible'), models.CheckConstraint(condition=models.Q(('kind__in', ['builtin', 'external', 'command', 'agent_server'])), name='agent_kind_is_known'), models.CheckConstraint(condition=models.Q(('strict_tools__in', ['declared', 'never'])), name='agent_strict_tools_is_known')],
             },
         ),
         migrations.RunPython(create_default_agent, migrations.RunPython.noop),

@@ -1,15 +1,18 @@
-import django.core.validators
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
+
+from apps.reviews.migrations import REPLACED
 
 
 class Migration(migrations.Migration):
 
     initial = True
 
+    replaces = [('reviews', name) for name in REPLACED]
+
     dependencies = [
-        ('accounts', '__first__'),
+        ('accounts', '0001_initial'),
         ('rollouts', '0001_initial'),
         ('tasks', '0001_initial'),
     ]
@@ -18,16 +21,16 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='RewardOverride',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reward_overrides', to='rollouts.rollout')),
                 ('reward', models.FloatField()),
-                ('original_reward', models.FloatField(help_text="Reward of the verifier at that time", null=True)),
+                ('original_reward', models.FloatField(null=True)),
                 ('reason', models.CharField(max_length=2000)),
                 ('author', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='reward_overrides', to=settings.AUTH_USER_MODEL)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('ended_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('ended_how', models.CharField(blank=True, choices=[('replaced', 'replaced'), ('withdrawn', 'withdrawn')], default='', max_length=16)),
+                ('ended_how', models.CharField(blank=True, default='', max_length=16)),
             ],
             options={
                 'ordering': ['-id'],
@@ -37,11 +40,11 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Rubric',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('slug', models.SlugField(max_length=64, unique=True)),
                 ('name', models.CharField(max_length=100)),
                 ('description', models.TextField(blank=True, max_length=4000)),
-                ('criteria', models.JSONField(default=list, help_text='Criteria: key, label, kind and the settings of the kind')),
+                ('criteria', models.JSONField(default=list)),
                 ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rubrics', to=settings.AUTH_USER_MODEL)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
             ],
@@ -52,22 +55,22 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Queue',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=150)),
-                ('kind', models.CharField(choices=[('rubric', 'rubric'), ('pairwise', 'pairwise'), ('ranking', 'ranking')], max_length=16)),
+                ('kind', models.CharField(max_length=16)),
                 ('rubric', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='queues', to='reviews.rubric')),
-                ('instructions', models.TextField(blank=True, help_text='Instructions for reviewers', max_length=20000)),
-                ('overlap', models.PositiveSmallIntegerField(default=1, help_text='Reviews per item', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(20)])),
-                ('order', models.CharField(choices=[('random', 'random'), ('disagreement', 'disagreement first'), ('newest', 'newest first')], default='random', max_length=16)),
-                ('seed', models.BigIntegerField(default=0, help_text='Random seed for order and pairing')),
-                ('lease_minutes', models.PositiveSmallIntegerField(default=15, help_text='How long an open item stays reserved for one reviewer', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(240)])),
-                ('shows_expected', models.BooleanField(default=False, help_text='Reviewers see the expected answer')),
-                ('shows_reward', models.BooleanField(default=False, help_text="Reviewers see the verifier's reward")),
-                ('shows_model', models.BooleanField(default=False, help_text='Reviewers see the model name')),
-                ('reveals', models.BooleanField(default=False, help_text='Show rewards and models after submitting, for training reviewers')),
-                ('repeat_share', models.FloatField(default=0.0, help_text='Share of items that each reviewer sees twice, to measure consistency', validators=[django.core.validators.MinValueValidator(0.0), django.core.validators.MaxValueValidator(0.5)])),
-                ('named_reviewers', models.BooleanField(default=False, help_text='Only named reviewers; otherwise any annotator')),
-                ('source', models.JSONField(blank=True, default=dict, help_text='Source of its items')),
+                ('instructions', models.TextField(blank=True, max_length=20000)),
+                ('overlap', models.PositiveSmallIntegerField(default=1)),
+                ('order', models.CharField(default='random', max_length=16)),
+                ('seed', models.BigIntegerField(default=0)),
+                ('lease_minutes', models.PositiveSmallIntegerField(default=15)),
+                ('shows_expected', models.BooleanField(default=False)),
+                ('shows_reward', models.BooleanField(default=False)),
+                ('shows_model', models.BooleanField(default=False)),
+                ('reveals', models.BooleanField(default=False)),
+                ('repeat_share', models.FloatField(default=0.0)),
+                ('named_reviewers', models.BooleanField(default=False)),
+                ('source', models.JSONField(blank=True, default=dict)),
                 ('item_count', models.PositiveIntegerField(default=0)),
                 ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='queues', to=settings.AUTH_USER_MODEL)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
@@ -81,14 +84,14 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='QueueItem',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('queue', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='items', to='reviews.queue')),
                 ('task', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tasks.task')),
-                ('size', models.PositiveSmallIntegerField(help_text='Number of rollouts, including deleted ones')),
-                ('shuffle', models.BigIntegerField(help_text='Its place in a random order')),
-                ('doubt', models.FloatField(default=0.0, help_text='Disagreement from 0; higher values are assigned first')),
-                ('is_repeated', models.BooleanField(default=False, help_text='Shown again to the same reviewer')),
-                ('done', models.PositiveSmallIntegerField(default=0, help_text='Submitted reviews, without repeats and adjudications')),
+                ('size', models.PositiveSmallIntegerField()),
+                ('shuffle', models.BigIntegerField()),
+                ('doubt', models.FloatField(default=0.0)),
+                ('is_repeated', models.BooleanField(default=False)),
+                ('done', models.PositiveSmallIntegerField(default=0)),
                 ('is_adjudicated', models.BooleanField(default=False)),
             ],
             options={
@@ -100,7 +103,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ItemRollout',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('item', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='entries', to='reviews.queueitem')),
                 ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='queue_entries', to='rollouts.rollout')),
                 ('place', models.PositiveSmallIntegerField()),
@@ -113,7 +116,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='QueueReviewer',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('queue', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviewers', to='reviews.queue')),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
@@ -124,34 +127,35 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Review',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('queue', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='reviews.queue')),
                 ('item', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='reviews.queueitem')),
-                ('rollout', models.ForeignKey(blank=True, help_text='Of a rubric', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='rollouts.rollout')),
-                ('seq', models.PositiveIntegerField(blank=True, help_text='Scored step, if any', null=True)),
+                ('rollout', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='rollouts.rollout')),
+                ('seq', models.PositiveIntegerField(blank=True, null=True)),
                 ('rubric', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='reviews', to='reviews.rubric')),
                 ('reviewer', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='reviews', to=settings.AUTH_USER_MODEL)),
-                ('status', models.CharField(choices=[('open', 'open'), ('submitted', 'submitted'), ('skipped', 'skipped'), ('lapsed', 'expired'), ('replaced', 'replaced')], default='open', max_length=16)),
-                ('slot', models.PositiveSmallIntegerField(blank=True, help_text='Index among the reviews of the item', null=True)),
-                ('repeat_of', models.ForeignKey(blank=True, help_text='A hidden repeat', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='repeats', to='reviews.review')),
+                ('status', models.CharField(default='open', max_length=16)),
+                ('slot', models.PositiveSmallIntegerField(blank=True, null=True)),
+                ('repeat_of', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='repeats', to='reviews.review')),
                 ('is_adjudication', models.BooleanField(default=False)),
-                ('saw_votes', models.BooleanField(blank=True, help_text='Whether an adjudicator had seen reviews, rewards and models; null if unknown', null=True)),
-                ('arrangement', models.JSONField(default=list, help_text='Ids of the rollouts in the order in which they were shown')),
-                ('is_swapped', models.BooleanField(default=False, help_text="Sides were swapped: A was the second rollout")),
+                ('saw_votes', models.BooleanField(blank=True, null=True)),
+                ('arrangement', models.JSONField(default=list)),
+                ('is_swapped', models.BooleanField(default=False)),
                 ('leased_until', models.DateTimeField(blank=True, null=True)),
                 ('draft', models.JSONField(blank=True, default=dict)),
-                ('token', models.CharField(blank=True, default='', help_text='Token of the accepted submission', max_length=64)),
-                ('scores', models.JSONField(blank=True, default=dict, help_text='By the key of the criterion')),
-                ('choice', models.CharField(blank=True, default='', help_text='Of a pair, as it was shown', max_length=16)),
-                ('ranks', models.JSONField(blank=True, default=list, help_text='In the order shown; 1 is best, ties are equal')),
+                ('token', models.CharField(blank=True, default='', max_length=64)),
+                ('scores', models.JSONField(blank=True, default=dict)),
+                ('choice', models.CharField(blank=True, default='', max_length=16)),
+                ('ranks', models.JSONField(blank=True, default=list)),
                 ('reasons', models.JSONField(blank=True, default=list)),
                 ('note', models.TextField(blank=True, default='', max_length=10000)),
-                ('confidence', models.PositiveSmallIntegerField(blank=True, help_text='1 unsure, 2 rather sure, 3 sure', null=True)),
-                ('skip_reason', models.CharField(blank=True, default='', help_text='Reason of the reviewer for skipping', max_length=500)),
+                ('confidence', models.PositiveSmallIntegerField(blank=True, null=True)),
+                ('skip_reason', models.CharField(blank=True, default='', max_length=500)),
                 ('started_at', models.DateTimeField(auto_now_add=True)),
                 ('submitted_at', models.DateTimeField(blank=True, null=True)),
                 ('skipped_at', models.DateTimeField(blank=True, null=True)),
-                ('seconds', models.FloatField(blank=True, help_text='Seconds from start to submission', null=True)),
+                ('seconds', models.FloatField(blank=True, null=True)),
+                ('could_see_results', models.BooleanField(default=False)),
             ],
             options={
                 'ordering': ['id'],
@@ -162,12 +166,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='PairVerdict',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('review', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts', to='reviews.review')),
                 ('low', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts_as_low', to='rollouts.rollout')),
                 ('high', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts_as_high', to='rollouts.rollout')),
-                ('outcome', models.CharField(choices=[('low', 'the one with the lower id'), ('high', 'the one with the higher id'), ('equal', 'equal'), ('both_bad', 'both bad')], max_length=16)),
-                ('strength', models.PositiveSmallIntegerField(default=0, help_text='2 much better, 1 better, 0 neither')),
+                ('outcome', models.CharField(max_length=16)),
+                ('strength', models.PositiveSmallIntegerField(default=0)),
             ],
             options={
                 'ordering': ['id'],
@@ -177,12 +181,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Comment',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='comments', to='rollouts.rollout')),
-                ('seq', models.PositiveIntegerField(blank=True, help_text='Trace event of the comment, if any', null=True)),
-                ('quote', models.TextField(blank=True, default='', help_text='Quoted text of the event', max_length=2000)),
-                ('start', models.PositiveIntegerField(blank=True, help_text='Offset of the quote, in characters', null=True)),
-                ('parent', models.ForeignKey(blank=True, help_text='Parent comment', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='replies', to='reviews.comment')),
+                ('seq', models.PositiveIntegerField(blank=True, null=True)),
+                ('quote', models.TextField(blank=True, default='', max_length=2000)),
+                ('start', models.PositiveIntegerField(blank=True, null=True)),
+                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='replies', to='reviews.comment')),
                 ('author', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='comments', to=settings.AUTH_USER_MODEL)),
                 ('text', models.TextField(max_length=10000)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
@@ -197,10 +201,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Flag',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='review_flags', to='rollouts.rollout')),
-                ('seq', models.PositiveIntegerField(blank=True, help_text='Flagged trace event, if any', null=True)),
-                ('kind', models.CharField(choices=[('verifier_wrong', 'verifier wrong'), ('reward_hacked', 'reward hacked'), ('wrong_tool', 'wrong tool'), ('hallucinated', 'hallucinated'), ('bad_task', 'bad task'), ('unsafe', 'unsafe'), ('other', 'other')], max_length=32)),
+                ('seq', models.PositiveIntegerField(blank=True, null=True)),
+                ('kind', models.CharField(max_length=32)),
                 ('note', models.CharField(blank=True, default='', max_length=1000)),
                 ('author', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='review_flags', to=settings.AUTH_USER_MODEL)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
