@@ -376,10 +376,11 @@ def test_a_manifest_cannot_name_a_path_outside_the_backup(backups):
     ("changed", "told"),
     [
         ({"migrations": [("rollouts", "9999_of_a_newer_version")]}, "9999_of_a_newer_version"),
+        ({"migrations": [("rollouts", "0001_initial")]}, "0002_figure_blocks"),
         ({"manifest_version": 2}, "another format"),
     ],
 )
-def test_restoring_a_backup_of_a_newer_version_is_refused(changed, told, backups):
+def test_restoring_a_backup_of_an_unsuitable_version_is_refused(changed, told, backups):
     change_manifest(write_backup(backups).path, **changed)
     with pytest.raises(BackupError, match=told):
         restore_backup(backups, replace=True)

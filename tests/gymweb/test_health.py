@@ -1,8 +1,11 @@
 """/healthz and /readyz: what a load balancer is told of a process and of what stands behind it."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
@@ -21,18 +24,33 @@ def test_a_process_with_everything_is_ready():
     assert ready() == (200, {"ready": True, "missing": {}})
 
 
-def test_a_migration_that_waits_is_counted():
-    applied = "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)"
+@contextmanager
+def not_applied(app: str, name: str) -> Iterator[None]:
+    """Delete the record of a migration until the block ends."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'pairs' ORDER BY name")
-        last = cursor.fetchall()[-1]
-        cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name = %s", last[:2])
+        cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name = %s", [app, name])
+        assert cursor.rowcount == 1
         try:
-            status, said = ready()
+            yield
         finally:
-            cursor.execute(applied, last)
+            applied = "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, CURRENT_TIMESTAMP)"
+            cursor.execute(applied, [app, name])
+
+
+def test_a_migration_that_waits_is_counted():
+    with not_applied("pairs", "0001_initial"):
+        status, said = ready()
     problem = "1 migration is not applied: run manage.py migrate"
     assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
+
+
+def test_a_database_of_before_0_2_0_is_neither_used_nor_migrated():
+    with not_applied("exports", "0004_trace_sends"):
+        status, said = ready()
+        with pytest.raises(CommandError, match="0004_trace_sends"):
+            call_command("migrate", verbosity=0)
+    assert (status, said["ready"], list(said["missing"])) == (503, False, ["migrations"])
+    assert "exports.0004_trace_sends" in said["missing"]["migrations"]
 
 
 def test_tables_of_another_version_are_named():
