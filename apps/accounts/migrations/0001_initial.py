@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 from apps.accounts.migrations import REPLACED
+from apps.accounts.migrations._create_models import CreateModels
 
 
 def do_not_log_tallies(apps, editor):
@@ -25,7 +26,7 @@ class Migration(migrations.Migration):
         ('sessions', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Tally',
             fields=[
@@ -201,5 +202,9 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('user', 'code_hash'), name='recovery_code_once')],
             },
         ),
+    ]
+
+    operations = [
+        CreateModels(tables),
         migrations.RunPython(do_not_log_tallies, migrations.RunPython.noop),
     ]

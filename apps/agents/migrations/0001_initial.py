@@ -1,5 +1,6 @@
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.agents.migrations import REPLACED
 
 
@@ -18,7 +19,7 @@ class Migration(migrations.Migration):
     dependencies = [
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Agent',
             fields=[
@@ -46,5 +47,9 @@ class Migration(migrations.Migration):
                 'constraints': [models.CheckConstraint(condition=models.Q(('max_steps__gte', 1), ('max_steps__lte', 1000), ('time_limit__gt', 0), ('time_limit__lte', 86400), ('token_limit__gte', 1)), name='agent_limits_are_possible'), models.CheckConstraint(condition=models.Q(('kind__in', ['builtin', 'external', 'command', 'agent_server'])), name='agent_kind_is_known'), models.CheckConstraint(condition=models.Q(('strict_tools__in', ['declared', 'never'])), name='agent_strict_tools_is_known')],
             },
         ),
+    ]
+
+    operations = [
+        CreateModels(tables),
         migrations.RunPython(create_default_agent, migrations.RunPython.noop),
     ]

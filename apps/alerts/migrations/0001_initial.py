@@ -4,6 +4,7 @@ import uuid
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.alerts.migrations import REPLACED
 
 
@@ -17,7 +18,7 @@ class Migration(migrations.Migration):
         ('accounts', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Event',
             fields=[
@@ -73,3 +74,5 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+
+    operations = [CreateModels(tables)]

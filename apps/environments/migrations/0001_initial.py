@@ -1,6 +1,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.environments.migrations import REPLACED
 
 
@@ -44,7 +45,7 @@ class Migration(migrations.Migration):
         ('policies', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Environment',
             fields=[
@@ -85,5 +86,9 @@ class Migration(migrations.Migration):
                 'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('adapter', 'builtin'), models.Q(('builtin', ''), _negated=True)), models.Q(('adapter__in', ['http', 'gymnasium', 'mcp']), models.Q(('base_url', ''), _negated=True)), models.Q(('adapter', 'mcp_process'), ('base_url', ''), models.Q(('command', ''), _negated=True)), models.Q(('adapter', 'declared'), ('base_url', ''), ('builtin', '')), _connector='OR'), name='environment_has_a_server'), models.CheckConstraint(condition=models.Q(('concurrency__gte', 1), ('call_timeout__gt', 0), ('call_timeout__lte', 3600), ('connect_timeout__gt', 0), ('connect_timeout__lte', 300), ('verify_timeout__gt', 0), ('verify_timeout__lte', 3600), ('max_tries__gte', 1), ('max_tries__lte', 20)), name='environment_limits_are_possible'), models.CheckConstraint(condition=models.Q(('health__in', ['unknown', 'healthy', 'unhealthy'])), name='environment_health_is_known'), models.CheckConstraint(condition=models.Q(('solve_threshold__gte', -1e+100), ('solve_threshold__lte', 1e+100)), name='environment_solve_threshold_is_finite')],
             },
         ),
+    ]
+
+    operations = [
+        CreateModels(tables),
         migrations.RunPython(create_environments, migrations.RunPython.noop),
     ]

@@ -3,6 +3,7 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.exports.migrations import REPLACED
 
 
@@ -18,7 +19,7 @@ class Migration(migrations.Migration):
         ('rollouts', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Export',
             fields=[
@@ -97,3 +98,5 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+
+    operations = [CreateModels(tables)]

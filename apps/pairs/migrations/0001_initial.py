@@ -3,6 +3,8 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
+
 
 class Migration(migrations.Migration):
 
@@ -14,7 +16,7 @@ class Migration(migrations.Migration):
         ('tasks', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='PairSet',
             fields=[
@@ -42,6 +44,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('touched_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('further', models.ManyToManyField(related_name='further_pair_sets', through='pairs.PairSource', to='rollouts.collection')),
             ],
             options={
                 'ordering': ['-id'],
@@ -105,9 +108,6 @@ class Migration(migrations.Migration):
                 'ordering': ['id'],
             },
         ),
-        migrations.AddField(
-            model_name='pairset',
-            name='further',
-            field=models.ManyToManyField(related_name='further_pair_sets', through='pairs.PairSource', to='rollouts.collection'),
-        ),
     ]
+
+    operations = [CreateModels(tables)]

@@ -1,5 +1,6 @@
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.policies.migrations import REPLACED
 
 
@@ -12,7 +13,7 @@ class Migration(migrations.Migration):
     dependencies = [
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='PolicyModel',
             fields=[
@@ -74,3 +75,5 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+
+    operations = [CreateModels(tables)]

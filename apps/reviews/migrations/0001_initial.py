@@ -2,6 +2,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.reviews.migrations import REPLACED
 
 
@@ -17,7 +18,7 @@ class Migration(migrations.Migration):
         ('tasks', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='RewardOverride',
             fields=[
@@ -217,3 +218,5 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+
+    operations = [CreateModels(tables)]

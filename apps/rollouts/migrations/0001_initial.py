@@ -7,8 +7,8 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.rollouts.migrations import REPLACED
-
 
 _FTS = [
     # The words are in the table of the model; this table has only their index.
@@ -24,11 +24,9 @@ _FTS = [
         VALUES ('delete', old.id, old.document);
         INSERT INTO rollouts_rolloutwords_fts(rowid, document) VALUES (new.id, new.document); END""",
 ]
-_GIN = ["CREATE INDEX rollouts_rolloutwords_document ON rollouts_rolloutwords USING gin (document)"]
+_GIN = "CREATE INDEX rollouts_rolloutwords_document ON rollouts_rolloutwords USING gin (document)"
 # Without these statistics PostgreSQL expects any bound on the sum to match a third of all rows, and scans a million of them.
 _STATISTICS = "CREATE STATISTICS rollout_all_tokens ON ((input_tokens)::bigint + output_tokens) FROM rollouts_rollout"
-
-
 # Asynchronous commits: rollouts start only after a later, synchronous commit, which also flushes these.
 _RELEASE = """
 CREATE FUNCTION rollouts_release(me bigint, own_collections bigint[], own_running int[])
@@ -87,13 +85,18 @@ BEGIN
     RETURN granted;
 END $$
 """
+_DROP = "DROP FUNCTION rollouts_release, rollouts_reserve(bigint, bigint, int, int, int, bigint[], int[])"
 
 
-def add_what_models_do_not_declare(apps, editor):
-    """Create the search index, the statistics and the functions."""
-    postgres = [*_GIN, _STATISTICS, _RELEASE, _RESERVE]
+def add_search_statistics_and_functions(apps, editor):
+    postgres = [_GIN, _STATISTICS, _RELEASE, _RESERVE]
     for statement in postgres if editor.connection.vendor == "postgresql" else _FTS:
         editor.execute(statement, None)
+
+
+def remove_search_and_functions(apps, editor):
+    # Everything else is deleted with its table.
+    editor.execute(_DROP if editor.connection.vendor == "postgresql" else "DROP TABLE rollouts_rolloutwords_fts", None)
 
 
 class Migration(migrations.Migration):
@@ -110,7 +113,7 @@ class Migration(migrations.Migration):
         ('tasks', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Collection',
             fields=[
@@ -576,5 +579,9 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('collection', 'image'), name='trace_image_once')],
             },
         ),
-        migrations.RunPython(add_what_models_do_not_declare),
+    ]
+
+    operations = [
+        CreateModels(tables),
+        migrations.RunPython(add_search_statistics_and_functions, remove_search_and_functions),
     ]

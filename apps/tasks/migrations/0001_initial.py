@@ -2,6 +2,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.tasks.migrations import REPLACED
 
 
@@ -16,7 +17,7 @@ class Migration(migrations.Migration):
         ('environments', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='ColumnMapping',
             fields=[
@@ -208,3 +209,5 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+
+    operations = [CreateModels(tables)]

@@ -4,6 +4,7 @@ import uuid
 from django.conf import settings
 from django.db import migrations, models
 
+from apps.accounts.migrations._create_models import CreateModels
 from apps.tracking.migrations import REPLACED
 
 
@@ -19,7 +20,7 @@ class Migration(migrations.Migration):
         ('rollouts', '0001_initial'),
     ]
 
-    operations = [
+    tables = [
         migrations.CreateModel(
             name='Tracker',
             fields=[
@@ -113,3 +114,5 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+
+    operations = [CreateModels(tables)]
