@@ -9,6 +9,7 @@
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3.13}" -m venv "$folder"
 "$folder/bin/pip" install --quiet pandas==3.1.1 scipy==1.18.1 wandb==0.31.0 openai==2.44.0 hydra-core==1.3.8 \
     orjson==3.13.0 pydantic==2.14.4 rich==15.0.0
