@@ -8,6 +8,7 @@ from django.db.models.functions import Coalesce
 
 from apps.exports.export_filters import Filters
 from apps.exports.models import Export
+from apps.gym.outcomes import MASKED
 from apps.gym.traces.events import TraceUnion
 from apps.pairs.models import PreferencePair
 
@@ -45,8 +46,6 @@ def find_refusal(
         return reason
     if beyond or (filters.splits and chosen.task.split not in filters.splits):
         return "beyond_the_best_of_its_task" if beyond else "other_split"
-    if (chosen.flagged or rejected.flagged) and not filters.include_flagged:
-        return "flagged"
     reward, worse = pair.rewards
     if pair.source != PreferencePair.Source.VERDICT and (reward is None or worse is None):
         return "no_reward"
@@ -56,9 +55,13 @@ def find_refusal(
 
 
 def _status_refusal(pair: PreferencePair, filters: Filters) -> str:
-    """Check the decision about the pair, and the source of its preference."""
+    """Check the decision about the pair, the source of its preference, and what its rollouts became since."""
     if pair.status == PreferencePair.Status.REJECTED and not filters.include_rejected:
         return "rejected"
     if filters.only_accepted and pair.status != PreferencePair.Status.ACCEPTED:
         return "not_accepted"
-    return "other_source" if filters.sources and pair.source not in filters.sources else ""
+    if filters.sources and pair.source not in filters.sources:
+        return "other_source"
+    if pair.chosen.masked or pair.rejected.masked:
+        return MASKED
+    return "flagged" if (pair.chosen.flagged or pair.rejected.flagged) and not filters.include_flagged else ""

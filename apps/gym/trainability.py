@@ -188,8 +188,8 @@ REASONS: dict[str, Reason] = {
         (
             "grammar",
             "possibly forced by a grammar",
-            "A grammar (strict tools, a forced call or a response format) may have forced these tokens, so their log "
-            "probabilities are not those of the model.",
+            "Strict tools, a forced call or a response format may have forced these tokens, so their log probabilities "
+            "are not the model's.",
             "grammar_calls",
         ),
     ),

@@ -17,7 +17,7 @@ from apps.gym.rollout_files.originals import NUMBERS, find_original, restore_par
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import ECHOED, OURS, is_of_attempt, verifier_fields, with_details
 from apps.gym.traces.events import ModelCall, TraceUnion, Verification
-from apps.gym.traces.items import TaskRow
+from apps.gym.traces.items import TaskRow, as_object
 from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
@@ -67,7 +67,7 @@ def rollout_row(
     response = assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason)
     response["created_at"] = ended
     verified = next((event for event in reversed(events) if isinstance(event, Verification)), None)
-    whole, echoed = with_details(row, _details(verified, original))
+    whole, echoed = with_details(row, _details(verified, original, row))
     place = {
         "_ng_task_index": task_index,
         "_ng_rollout_index": repeat,
@@ -93,12 +93,17 @@ def rollout_row(
     }
 
 
-def _details(verified: Verification | None, original: dict[str, Any]) -> dict[str, Any]:
+def _details(verified: Verification | None, original: dict[str, Any], row: TaskRow) -> dict[str, Any]:
     """Return the details of the verification that counts. Details too large for a trace come from the imported row."""
     if verified is None:
         return {}
     cut = original.get("details") if not verified.reverification else None
-    return {**verified.details, **cut} if cut else verified.details
+    details = {**verified.details, **cut} if cut else verified.details
+    if not verified.masked:
+        return details
+    # NeMo Gym's metrics read the first field, NeMo RL the second.
+    config = as_object(details.get("instance_config", row.get("instance_config")))
+    return {**details, "mask_sample": True, "instance_config": {**config, "mask_sample": True}}
 
 
 def _figures(found: TokenFigures) -> dict[str, Any]:

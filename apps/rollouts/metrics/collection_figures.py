@@ -13,7 +13,7 @@ from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.distributions import Bar, Numbers
 from apps.rollouts.metrics.figure_blocks import read_whole_parts
 from apps.rollouts.metrics.label_figures import Figures, fields_of, figure
-from apps.rollouts.metrics.outcomes import Outcome, add_up
+from apps.rollouts.metrics.outcome_counts import Outcome, add_up
 from apps.rollouts.metrics.trainable_rollouts import measure_trainability
 from apps.rollouts.metrics.whole_parts import CollectionPart
 from apps.rollouts.models import Collection

@@ -16,7 +16,7 @@ from apps.rollouts.metrics.components import Component, ComponentFigures, combin
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.distributions import Distribution, Numbers
 from apps.rollouts.metrics.labels import Facet, Labels, find_labels
-from apps.rollouts.metrics.outcomes import (
+from apps.rollouts.metrics.outcome_counts import (
     Outcome,
     add_up,
     combine_outcomes,

@@ -11,7 +11,7 @@ from apps.gym.trainability import GRAMMARS, STRICT_TOOLS, Trainability, summariz
 from apps.gym.wires.grammars import has_strict_tools, name_grammar
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.figure_blocks import read_whole_parts
-from apps.rollouts.metrics.outcomes import Outcome, add_up
+from apps.rollouts.metrics.outcome_counts import Outcome, add_up
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 
 _EVENTS = 50
