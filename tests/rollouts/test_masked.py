@@ -96,8 +96,10 @@ def test_metrics_of_masked_rows_equal_those_of_nemo_gym(case):
         )
 
 
+@pytest.mark.usefixtures("migrated")
 def test_a_masked_reply_of_verify_gives_no_reward_and_keeps_what_the_server_said(settings):
     settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
+    settings.WORKER_GRACE_SECONDS = 5
     verdicts = [MASK, {"reward": 1.0}, {"reward": 0.0, "instance_config": {"mask_sample": True}}, {"reward": 0.5}]
     answers = Answers(seed_session={}, verify=verdicts)
     with served(answers) as url:
