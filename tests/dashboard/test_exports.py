@@ -3,8 +3,10 @@ import hashlib
 import io
 import itertools
 import json
+import re
 import tarfile
 
+import msgspec
 import pytest
 from django.urls import reverse
 from django.utils.html import escape
@@ -19,7 +21,7 @@ from apps.exports.models import Export
 from apps.gym.exporters.protocol import NUMBERS, Options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.specs import spec_fields
-from apps.gym.trainability import label_reason
+from apps.gym.trainability import Trainability
 from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import make_collection, make_rollout, make_trace, make_user
@@ -138,10 +140,10 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert (page.status_code, Export.objects.count()) == (200, 0)
     assert "&lt;b&gt;4&lt;/b&gt;" in page.text
     assert "<b>4" not in page.text
-    assert "Checked 1 rollout: 1 row" in page.text
+    assert "Of 1 rollout, 1" in page.text
     assert "25 tokens, reported by the model" in page.text
     none = signed_in().post(CREATE, {**order, "min_reward": "5"})
-    assert "1 below the minimum reward" in none.text
+    assert left_out_of(none.text) == {"below_min_reward": 1}
     assert "No rows." in none.text
 
 
@@ -176,10 +178,22 @@ def test_the_page_of_an_export_counts_dropped_rows_by_reason(tmp_path):
     make_rollout(export.collection, reward=None)
     make_rollout(export.collection, reward=None)
     page = signed_in().get(url(write_export(export=export, path=tmp_path / "made"))).text
-    shown = page[page.index("Outcome of the 4 rollouts") : page.index('id="manifest"')]
-    told = ["exported", "left out: no reward", "left out: failed"]
-    assert [f'{one}</th><td class="num">{n}<' in shown for one, n in zip(told, (1, 2, 1), strict=True)] == [True] * 3
-    assert sorted(told, key=shown.index) == told
+    assert "Of 4 rollouts, 1" in page
+    assert list(left_out_of(page).items()) == [("no_reward", 2), ("failed", 1)]
+
+
+def left_out_of(page: str) -> dict[str, int]:
+    """The numbers of the ledger on a page, by reason and in its order."""
+    rows = re.findall(r'<tr data-reason="(\w+)">.*?<td class="num">([\d,]+)', page, re.DOTALL)
+    return {reason: int(number.replace(",", "")) for reason, number in rows}
+
+
+def test_the_page_of_an_export_of_an_earlier_version_shows_its_counts(tmp_path):
+    export = written_export(tmp_path)
+    del export.manifest["trainability"]
+    export.manifest["counts"] |= {"considered": 3, "dropped": {"truncated": 1, "a_reason_of_old": 1}}
+    export.save()
+    assert left_out_of(signed_in().get(url(export)).text) == {"truncated": 1, "a_reason_of_old": 1}
 
 
 def test_an_export_of_nothing_says_so_instead_of_being_ready_and_gives_its_manifest(settings, tmp_path):
@@ -193,7 +207,7 @@ def test_an_export_of_nothing_says_so_instead_of_being_ready_and_gives_its_manif
         assert ("no rows" in page, "</span> ready" in page) == (True, False)
         assert url(export, "export_download") not in page
     page = client.get(url(export)).text
-    assert "left out: below the minimum reward" in page
+    assert left_out_of(page) == {"below_min_reward": 1}
     assert (
         f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}&amp;again={export.pk}">Change filters</a>'
         in page
@@ -314,8 +328,8 @@ def test_a_preview_counts_what_the_export_will_hold_and_leave_out(settings, tmp_
     written = write_export(export=queue_export(ExportOrder(**order)))
     counts = {name: getattr(preview, name) for name in ("considered", "written_from", "written", "dropped")}
     assert (counts, len(preview.rows), preview.stopped_after) == (written.manifest["counts"], 2, None)
-    told = ", ".join(f"{number} {label_reason(reason)}" for reason, number in counts["dropped"].items())
-    assert f"Checked all 9 rollouts: {written.rows} rows; left out: {told}" in page
+    assert left_out_of(page) == counts["dropped"]
+    assert preview.trainability == msgspec.convert(written.manifest["trainability"], Trainability)
 
 
 def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkeypatch):

@@ -114,7 +114,7 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item], lanes: L
         blocks=blocks,
         at=event.at,
         duration=event.duration,
-        reward=verified.reward if verified else None,
+        reward=verified.counted_reward if verified else None,
         components=tuple(verified.components.items()) if verified else (),
         flags=tuple(find_flags(event, blocks, place.before if place else before)),
         is_captured=place is not None,

@@ -91,7 +91,8 @@ def _verification(seq: int, event: Verification) -> Content:
     if event.details:
         blocks = (*blocks, Block("json", "details", json_body(event.details).at(seq, "details")))
     title = f"Re-verified (#{event.reverification})" if event.reverification else "Verification"
-    return title, (("stop reason", event.stop_reason),) if event.stop_reason else (), blocks
+    facts = (("stop reason", event.stop_reason), ("masked", event.masked))
+    return title, tuple(fact for fact in facts if fact[1]), blocks
 
 
 def _judge_blocks(seq: int, event: JudgeCall) -> Iterator[Block]:

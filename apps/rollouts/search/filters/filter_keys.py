@@ -16,7 +16,7 @@ FLAGS = {
     "retried": "more than one attempt",
     "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
-    "masked": "its reward is no valid measurement",
+    "masked": "masked by the verifier",
     "unsolved": "failed, or reward below the solve threshold",
 }
 
