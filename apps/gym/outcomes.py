@@ -195,7 +195,11 @@ NEMO_GYM_FAILURES: dict[str, ErrorKind] = {
     "shutdown": "cancelled",
     "persistence_failed": "environment_error",
     "cohort_incomplete": "verifier_error",
-    # Labels of failures files that are older than the shared names.
+    # Labels of failures files (`_ng_failure_class`) that are not among the shared names.
+    "environment_server_failed": "environment_error",
+    "infrastructure_error": "environment_error",
+    "harbor_failed": "agent_error",
+    "permanent": "verifier_error",
     "judge_invalid": "judge_error",
     "timeout_exceeded": "timed_out",
     "skipped": "environment_error",

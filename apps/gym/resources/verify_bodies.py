@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from apps.gym.errors import GymError, JudgeError, VerifierError
-from apps.gym.outcomes import mask_fields
+from apps.gym.outcomes import mask_fields, read_nemo_gym_failure
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
 from apps.gym.storable import is_number
@@ -41,7 +41,7 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
     failure = verdict.get("_ng_failure_class")
     if failure:
         told = verdict.get("_ng_failure_judge_error") or verdict.get("failure_reason") or "no reason given"
-        error = JudgeError if failure == "judge_failed" else VerifierError
+        error = JudgeError if read_nemo_gym_failure(str(failure)) == "judge_error" else VerifierError
         raise error(f"{source}: the verifier failed ({failure}): {_shorten(str(told))}")
     if verdict.get("verification_skipped") is True:
         raise VerifierError(f"{source}: the reply has a placeholder instead of a reward, because verification is off")

@@ -14,7 +14,7 @@ from apps.exports.export_preview import preview_rows
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Encoding, Export
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.trainability import label_reason
+from apps.gym.trainability import describe, label_reason
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
@@ -110,10 +110,11 @@ class Command(BaseCommand):
         preview = preview_rows(export, limit=limit)
         for row in preview.rows:
             self.stdout.write(json.dumps(row, ensure_ascii=False))
-        dropped = ", ".join(f"{count} {label_reason(reason)}" for reason, count in preview.dropped.items())
         more = f" Stopped after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
-        summary = f"Checked {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
-        self.stderr.write(summary)
+        told = describe(preview.trainability)
+        self.stderr.write(f"{told[0].upper()}{told[1:]}.{more}")
+        if preview.trainability.notice:
+            self.stderr.write(preview.trainability.notice)
         if preview.credentials:
             self.stderr.write(preview.credentials)
 
@@ -169,6 +170,7 @@ def _summary(export: Export) -> str:
         [
             f"{export.path}: {export.rows} rows",
             f"  considered {counts['considered']}, left out: {_dropped(export)}",
+            *filter(None, [export.manifest["trainability"]["notice"]]),
             *files,
             f"  manifest {manifest_path(Path(export.path))}",
         ]

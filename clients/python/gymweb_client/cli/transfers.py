@@ -84,6 +84,8 @@ def download_export(
     manifest = call.gym.manifest(export["id"])
     dropped = ", ".join(f"{number} {reason}" for reason, number in manifest["counts"]["dropped"].items()) or "none"
     call.out.say(f"Export {export['id']}: {export['rows']} rows; left out: {dropped}.")
+    if notice := manifest.get("trainability", {}).get("notice"):
+        call.out.say(notice)
     if output and not export["rows"]:
         raise Failed(f"No rows, so {output} is not written.")
     if output:
