@@ -43,7 +43,9 @@ SPECTACULAR_SETTINGS = {
         "ScanKindEnum": "apps.rollouts.models.Scan.Kind",
         "ReviewStatusEnum": "apps.reviews.models.Review.Status",
         "DeletionStateEnum": "apps.tasks.models.Deletion.State",
-        "ErrorKindsEnum": "apps.api.deletion_viewsets.ERROR_KINDS",
+        "ErrorKindsEnum": "apps.gym.outcomes.ERROR_KINDS",
+        "LevelEnum": "apps.gym.pairs.pair_rule.LEVELS",
+        "ReasonLevelEnum": "apps.gym.trainability.LEVELS",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -14,7 +14,7 @@ PRIVATE_MASK = 0o077
 # Modes that `mkdir` and `open` create under common umasks. Any other mode was set deliberately.
 _DEFAULT_MODES = {0o777, 0o775, 0o755, 0o666, 0o664, 0o644}
 _OWN_NAMES = re.compile(
-    r"secret_key(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|tracking|closed-loop|vllm-demo-.+"
+    r"(secret_key|installation_id)(\.[0-9a-f]+)?|(gymweb|test)\.sqlite3(-wal|-shm|-journal)?|tmp|uploads|exports|tracking|closed-loop|vllm-demo-.+"
 )
 
 
@@ -50,12 +50,23 @@ def who_else_reads(folder: Path) -> str:
 
 def read_secret_key(folder: Path) -> str:
     """Return the secret key. On first use, it is generated and stored in a private file."""
-    path = folder / "secret_key"
+    return _read_generated(folder / "secret_key", secrets.token_urlsafe(48))
+
+
+def read_installation_id(folder: Path) -> str:
+    """Return the ID of the installation with this data folder. On first use, it is generated and stored there.
+
+    Backups do not contain the file, so a restored copy on another machine gets its own ID.
+    """
+    return _read_generated(folder / "installation_id", secrets.token_hex(16))
+
+
+def _read_generated(path: Path, value: str) -> str:
     if not path.exists():
-        # If several processes start at once, the first link wins, so that all use the same complete key.
-        fresh = folder / f"secret_key.{secrets.token_hex(8)}"
+        # If several processes start at once, the first link wins, so that all use the same complete value.
+        fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         fresh.touch(mode=0o600)
-        fresh.write_text(secrets.token_urlsafe(48))
+        fresh.write_text(value)
         with suppress(FileExistsError):
             path.hardlink_to(fresh)
         fresh.unlink()

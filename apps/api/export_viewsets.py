@@ -19,8 +19,9 @@ from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
 from apps.api.framework.query_filters import FlagFilter, IdFilter, WordsFilter
-from apps.api.framework.record_serializers import make_serializer
+from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
+from apps.api.framework.trainability_serializers import TrainabilitySerializer
 from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_filters import filters_of
 from apps.exports.export_folders import names_in, rows_path
@@ -108,8 +109,7 @@ class ExportPreviewOrderSerializer(OrderSerializer):
     limit = serializers.IntegerField(required=False, min_value=1, max_value=50)
 
 
-ExportPreviewSerializer = make_serializer(
-    "ExportPreview",
+@record_serializer(
     Preview,
     bytes="Size of each row as JSON, in bytes.",
     tokens="Tokens of each row.",
@@ -121,6 +121,10 @@ ExportPreviewSerializer = make_serializer(
     written="Rows of the full export.",
     stopped_after="Seconds after which the preview stopped; null if the counts are complete.",
 )
+class ExportPreviewSerializer(serializers.Serializer[Any]):
+    """The first rows of an export, and its counts."""
+
+    trainability = TrainabilitySerializer()
 
 
 class FormatSerializer(serializers.Serializer[Any]):

@@ -132,4 +132,5 @@ urlpatterns: list[URLPattern] = [
     path("agents/new/", agent_views.agent_edit, name="agent_create"),
     path("agents/<slug:slug>/", agent_views.agent_detail, name="agent_detail"),
     path("agents/<slug:slug>/edit/", agent_views.agent_edit, name="agent_edit"),
+    path("agents/<slug:slug>/never-strict/", agent_views.agent_never_strict, name="agent_never_strict"),
 ]

@@ -28,7 +28,7 @@ from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import main_line
 from apps.gym.traces.items import TaskRow, input_items
 from apps.gym.traces.tokens import read_shape
-from apps.gym.trainability import Dropped, Ledger, Trainability, Unit, count_trained
+from apps.gym.trainability import Dropped, Ledger, Trainability, count_trained, find_unit
 from apps.gym.wires.grammars import name_grammar
 from apps.pairs.models import PreferencePair
 from apps.pairs.provenance import provenance_columns
@@ -103,8 +103,7 @@ class RowReader:
 
     def summarize(self) -> Trainability:
         """Return what may be trained on, as far as the rows were read."""
-        units: dict[str, Unit] = {"preferences": "pairs", "tasks": "tasks"}
-        return self.ledger.summarize(units.get(self.format.row_kind, "rollouts"), grammar=self._grammar)
+        return self.ledger.summarize(find_unit(self.format.row_kind), grammar=self._grammar)
 
     def _count_tokens(self, attempt: Attempt, trained: int) -> None:
         calls = [event for event in attempt.events if isinstance(event, ModelCall) and event.tokens is not None]

@@ -6,7 +6,7 @@ which refuses unknown ones.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 
@@ -14,6 +14,7 @@ from apps.gym.outcomes import ENDED_BY_ITSELF, MASKED
 
 Level = Literal["task", "rollout", "pair", "token"]
 """What a reason leaves out. For exports of tasks, rollouts and pairs, everything else is counted in that unit."""
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 Unit = Literal["rollouts", "tasks", "pairs"]
 
@@ -123,14 +124,14 @@ REASONS: dict[str, Reason] = {
         ("credential_in_tokens", "with a credential in their tokens", "A credential in tokens cannot be masked."),
         ("not_encodable", "that JSON cannot hold", "A number or a character cannot be written as JSON."),
         ("tokens_unreadable", "with unreadable tokens", "The stored tokens are damaged."),
-        ("tokens_not_captured", "without captured tokens", "No token IDs were captured.", "", "captured:0"),
+        ("tokens_not_captured", "without captured tokens", "No token IDs were captured.", "", "sampled:0"),
         ("tokens_partly_captured", "with partly captured tokens", "Some turns have no token IDs."),
         (
             "all_tokens_masked",
             "whose tokens a grammar may have forced",
             "No sampled token is trainable, because a grammar may have forced all of them.",
             "grammar_calls",
-            "captured:>0 trainable:0",
+            "sampled:>0 trainable:0",
         ),
         ("grammar_calls", "with calls that used a grammar", "A grammar may have forced tokens.", "grammar_calls"),
     ),
@@ -264,7 +265,7 @@ class Trainability(msgspec.Struct, frozen=True, kw_only=True):
 
     `rows` is None where nothing was converted to rows. Tokens are None for rows without token IDs: `sampled_tokens`
     are the captured ones that the model sampled, and `trainable_tokens` those of them in the loss. `notice` is a
-    warning if nothing is trainable, with the remedy; else empty.
+    warning if nothing is trainable, with the remedy; else empty. `grammar` is then what made the server use a grammar.
     """
 
     unit: Unit
@@ -275,6 +276,7 @@ class Trainability(msgspec.Struct, frozen=True, kw_only=True):
     trainable_tokens: int | None = None
     left_out: list[LeftOut] = []
     notice: str = ""
+    grammar: str = ""
 
 
 class Ledger:
@@ -320,6 +322,12 @@ class Ledger:
         )
 
 
+def find_unit(row_kind: str) -> Unit:
+    """Return what an export of this kind of rows counts."""
+    units: dict[str, Unit] = {"preferences": "pairs", "tasks": "tasks"}
+    return units.get(row_kind, "rollouts")
+
+
 def summarize(
     unit: Unit,
     *,
@@ -346,6 +354,7 @@ def summarize(
         trainable_tokens=trainable_tokens,
         left_out=left_out,
         notice=explain_untrainable(sampled_tokens, trainable_tokens, grammar),
+        grammar=grammar if sampled_tokens and not trainable_tokens else "",
     )
 
 
@@ -368,7 +377,8 @@ def explain_untrainable(sampled: int | None, trainable: int | None, grammar: str
 
 
 def _left_out(name: str, count: int) -> LeftOut:
-    reason = REASONS[name]
+    # Manifests of earlier versions may have reasons that no longer exist.
+    reason = REASONS.get(name) or Reason(name=name, level="rollout", label=label_reason(name), sentence="")
     return LeftOut(
         reason=name,
         level=reason.level,

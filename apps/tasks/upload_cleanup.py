@@ -1,5 +1,6 @@
 """Clean up after lost workers and abandoned uploads, and delete old files."""
 
+import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -91,12 +92,12 @@ def sweep_files() -> int:
     going_on = {Upload.State.RECEIVING, Upload.State.DRAFT, Upload.State.QUEUED, Upload.State.LOADING, "checked"}
     unneeded = [
         path
-        for path in folder.glob("*.parts")
+        for path in _find_numbered(folder, ".parts")
         if now - path.stat().st_mtime > QUIET_WAITING.total_seconds() and _state_of(path) not in going_on
     ]
     unneeded += [
         path
-        for path in folder.glob("*.rejected.jsonl")
+        for path in _find_numbered(folder, ".rejected.jsonl")
         if now - path.stat().st_mtime > settings.KEEP_REJECTED_DAYS * 86_400 or _state_of(path) is None
     ]
     for path in unneeded:
@@ -104,8 +105,12 @@ def sweep_files() -> int:
     return len(unneeded)
 
 
+def _find_numbered(folder: Path, ending: str) -> list[Path]:
+    """Return the files that are named like those of an upload. Other files in the folder are not GymWeb's."""
+    numbered = re.compile(rf"[0-9]+{re.escape(ending)}")
+    return [path for path in folder.iterdir() if numbered.fullmatch(path.name)]
+
+
 def _state_of(path: Path) -> str | None:
-    number = path.name.split(".", 1)[0]
-    if not number.isascii() or not number.isdigit():
-        return None
-    return Upload.objects.filter(pk=int(number)).values_list("state", flat=True).first()
+    number = int(path.name.split(".", 1)[0])
+    return Upload.objects.filter(pk=number).values_list("state", flat=True).first()

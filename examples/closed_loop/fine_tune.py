@@ -1,8 +1,8 @@
 """Fine-tune a model on its own demonstrations with TRL. Runs in the environment of `make trainers`.
 
 `fine_tune.py MODEL EXPORT OUT` takes a Hugging Face folder and an export of the format `trl_sft_tokens`, whose rows are
-the exact token IDs that the model read and sampled, with labels for the sampled ones. OUT gets the new weights with the
-unchanged tokenizer and chat template.
+the exact token IDs that the model read and sampled, with labels for the sampled ones. OUT is a new folder for the new
+weights with the unchanged tokenizer and chat template.
 """
 
 import argparse
@@ -72,8 +72,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
+    if given.out.exists():
+        parser.error(f"{given.out} exists. Give a new folder.")
     torch.set_num_threads(given.threads)
-    shutil.rmtree(given.out, ignore_errors=True)
     figures = fine_tune(given.model, given.export, given.out, seed=given.seed, epochs=given.epochs, rate=given.rate)
     print(json.dumps(figures))
 

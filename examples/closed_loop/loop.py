@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -152,6 +153,8 @@ class Loop:
             *("export", "--collection", collection, "--format", "trl_sft_tokens", "--out", export),
             *("--min-reward", 1.0, "--filter", f'splits=["{TRAIN}"]'),
         )
+        # An earlier run may have left it.
+        shutil.rmtree(out, ignore_errors=True)
         said = run(
             *(self.python["trainers"], HERE / "fine_tune.py", BASE, export, out),
             *("--seed", seed, "--epochs", self.options.epochs, "--rate", self.options.rate),

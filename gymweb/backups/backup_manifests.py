@@ -44,6 +44,8 @@ class Manifest(msgspec.Struct, frozen=True):
     missing: list[str] = []
     """Files that rows refer to, but which did not exist."""
     manifest_version: int = MANIFEST_VERSION
+    installation_id: str = ""
+    """Empty in backups of GymWeb 0.2.0."""
 
     @property
     def total_bytes(self) -> int:
@@ -78,20 +80,6 @@ def read_manifest(backup: Path) -> Manifest:
 
 def write_manifest(backup: Path, manifest: Manifest) -> None:
     write_synced(backup / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
-
-
-def list_backups(folder: Path) -> list[Path]:
-    """Return the complete backups in the folder, oldest first."""
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}") if not path.parent.name.startswith("."))
-
-
-def find_backup(folder: Path) -> Path:
-    """Return the folder itself if it is a backup, else the newest backup in it. Raise BackupError."""
-    if (folder / MANIFEST).exists():
-        return folder
-    if found := list_backups(folder):
-        return found[-1]
-    raise BackupError(f"There is no complete backup in {folder}. Give the folder that you gave to `manage.py backup`.")
 
 
 def check_files(backup: Path, manifest: Manifest) -> None:

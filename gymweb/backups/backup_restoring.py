@@ -16,6 +16,7 @@ from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE, release_lease
 from apps.rollouts.models import Collection, Worker
 from apps.tasks.models import Dataset
+from gymweb.backups.backup_folders import find_backup
 from gymweb.backups.backup_manifests import (
     SECRET_KEY_FILE,
     BackupError,
@@ -23,7 +24,6 @@ from gymweb.backups.backup_manifests import (
     check_files,
     copy_hashed,
     digest_secret_key,
-    find_backup,
     read_manifest,
     sync_folders,
 )

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import connection
@@ -18,6 +19,14 @@ from django.utils import timezone
 
 from apps.accounts.disk_space import check_folder
 from apps.exports.row_files import sync_folder
+from gymweb.backups.backup_folders import (
+    TIME_FORMAT,
+    Deletion,
+    delete_old_backups,
+    name_part,
+    read_folder,
+    remove_unfinished,
+)
 from gymweb.backups.backup_manifests import (
     DATABASE_FILES,
     SECRET_KEY_FILE,
@@ -27,7 +36,6 @@ from gymweb.backups.backup_manifests import (
     copy_hashed,
     digest_secret_key,
     hash_file,
-    list_backups,
     read_manifest,
     sync_folders,
     write_manifest,
@@ -35,34 +43,41 @@ from gymweb.backups.backup_manifests import (
 )
 from gymweb.backups.database_copies import copy_database, database_bytes, run_query
 from gymweb.backups.referenced_files import FileReference, find_references
+from gymweb.folders import read_installation_id
 
-PART = ".part"
 _MAX_COPIES = 5
 """Maximum number of copies of the database. Another one is made if a file that it refers to was deleted meanwhile."""
 
 
+class WrittenBackup(NamedTuple):
+    """`deletion` has the older backups that `keep` deleted."""
+
+    path: Path
+    manifest: Manifest
+    deletion: Deletion
+
+
 def write_backup(
     folder: Path, *, with_secret_key: bool = False, full: bool = False, keep: int | None = None
-) -> tuple[Path, Manifest]:
-    """Write a new backup into the folder. Return its path and manifest.
+) -> WrittenBackup:
+    """Write a new backup into the folder.
 
-    Unchanged files are hard links to the newest backup, unless `full`. With `keep`, older backups are deleted
-    afterwards. A killed backup keeps a hidden name; the next backup deletes it. Raise BackupError, DiskFull and
-    OSError.
+    Unchanged files are hard links to the newest backup of this installation, unless `full`. With `keep`, older backups
+    of this installation are deleted afterwards. A killed backup keeps a hidden name; the next backup of this
+    installation deletes it. Raise BackupError, DiskFull and OSError.
     """
-    for managed in (settings.UPLOADS_DIR, settings.EXPORTS_DIR):
+    for managed in (settings.UPLOADS_DIR, settings.EXPORTS_DIR, settings.TRACKING_DIR):
         if folder.resolve().is_relative_to(Path(managed).resolve()):
-            raise BackupError(f"GymWeb deletes unfinished files in {managed}. Choose a folder elsewhere.")
+            raise BackupError(f"GymWeb deletes unknown files in {managed}. Choose a folder elsewhere.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(folder):
-        for left in folder.glob(f".*{PART}"):
-            shutil.rmtree(left)
-        backups = list_backups(folder)
-        created_at = timezone.now().strftime("%Y-%m-%dT%H-%M-%S.%fZ")
-        part = folder / f".{created_at}{PART}"
+        remove_unfinished(folder)
+        own = [] if full else read_folder(folder).own
+        created_at = timezone.now().strftime(TIME_FORMAT)
+        part = folder / name_part(created_at)
         part.mkdir(mode=0o700)
         try:
-            manifest = _write(part, created_at, None if full or not backups else backups[-1], with_secret_key)
+            manifest = _write(part, created_at, own[-1] if own else None, with_secret_key)
             target = folder / created_at
             sync_folders(part)
             part.replace(target)
@@ -70,15 +85,13 @@ def write_backup(
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-        if keep is not None:
-            for old in list_backups(folder)[:-keep]:
-                shutil.rmtree(old)
-    return target, manifest
+        deletion = delete_old_backups(folder, newest=target, keep=keep) if keep is not None else Deletion([], {})
+    return WrittenBackup(target, manifest, deletion)
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    with (folder / ".lock").open("w") as lock:
+    with (folder / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -118,6 +131,7 @@ def _write(part: Path, created_at: str, previous: Path | None, with_secret_key: 
         key_digest=digest_secret_key(created_at),
         files=files,
         missing=sorted(missing),
+        installation_id=read_installation_id(settings.VAR_DIR),
     )
     write_manifest(part, manifest)
     return manifest

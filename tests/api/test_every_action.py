@@ -38,6 +38,7 @@ OPERATIONS = {
     "alert_test": "POST alert-subscriptions/{id}/test/",
     "agent_create": "POST agents/",
     "agent_edit": "PATCH agents/{slug}/",
+    "agent_never_strict": "PATCH agents/{slug}/",
     "comment_resolve": "POST comments/{id}/resolve/",
     "flag_withdraw": "POST flags/{id}/withdraw/",
     "override_withdraw": "POST reward-overrides/{id}/withdraw/",

@@ -17,6 +17,8 @@ def test_client_and_server_have_the_same_version():
 def test_the_changelog_begins_with_this_version():
     version = read_version(ROOT / "pyproject.toml")
     headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    if headings[0] == "## [Unreleased]":
+        headings.pop(0)
     # A development version has the heading [Unreleased] and its number in parentheses.
     wanted = f"## [Unreleased] ({version})" if ".dev" in version else f"## [{version}] - "
     assert headings[0].startswith(wanted)

@@ -316,13 +316,16 @@ def test_files_have_their_time(dataset, uploads_dir, settings):
     ended = store(dataset)
     Upload.objects.filter(pk=ended.pk).update(state="rejected")
     (uploads_dir / "999999.rejected.jsonl").write_bytes(b"of an upload that is gone")
+    foreign = ["2026-notes.parts", "notes.parts", "notes.rejected.jsonl"]
+    for name in foreign:
+        (uploads_dir / name).write_bytes(b"of another program")
     assert sweep_files() == 1
     past = time.time() - 25 * 3600
     for path in uploads_dir.iterdir():
         os.utime(path, (past, past))
     assert sweep_files() == 1
     assert sorted(path.name for path in uploads_dir.iterdir()) == sorted(
-        [f"{bad.pk}.rejected.jsonl", f"{waiting.pk}.parts"]
+        [f"{bad.pk}.rejected.jsonl", f"{waiting.pk}.parts", *foreign]
     )
     settings.KEEP_REJECTED_DAYS = 1
     assert sweep_files() == 1

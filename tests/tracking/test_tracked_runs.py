@@ -392,12 +392,13 @@ def test_deleting_a_collection_or_a_tracker_deletes_its_runs():
     run = track(collection, make_tracker("tensorboard"))
     record()
     folder, other = run_folder(run), run_folder(track(collection, make_tracker("tensorboard")))
-    for made in (folder, other):
+    foreign = folder.with_name("2026-11-28T03-00-00.000000Z")
+    for made in (folder, other, foreign):
         made.mkdir(parents=True)
     run.tracker.delete()
     sweep_run_folders()
     assert TrackedRun.objects.count() == 1
-    assert (folder.exists(), other.exists()) == (False, True)
+    assert [made.exists() for made in (folder, other, foreign)] == [False, True, True]
 
 
 def test_an_unexpected_error_of_one_run_does_not_stop_the_others(monkeypatch):

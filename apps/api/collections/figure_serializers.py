@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.api.framework.record_serializers import make_serializer, record_serializer
+from apps.api.framework.trainability_serializers import TrainabilitySerializer
 from apps.gym.metrics.first_k import FirstAttempts
 from apps.rollouts.metrics.collection_figures import JudgeFigures, LengthBar, ToolFigures
 from apps.rollouts.metrics.components import ComponentFigures
@@ -55,6 +56,7 @@ LengthBarSerializer = make_serializer(
 @record_serializer(
     Figures,
     rewarded="Completed rollouts with a reward.",
+    masked="Completed rollouts whose verifier reported that the reward is no valid measurement.",
     tasks="Tasks with a reward.",
     missing="Rollouts of the plan without a reward.",
     standard_error="Standard error of the mean reward, clustered by task.",
@@ -93,6 +95,7 @@ class MetricsSerializer(FiguresSerializer):
     tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null without a judge model.")
     by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")
+    trainability = TrainabilitySerializer(help_text="What may be trained on, and why the rest may not.")
 
 
 class ServerMetricsSerializer(serializers.ModelSerializer[ServerMetrics]):

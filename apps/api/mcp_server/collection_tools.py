@@ -31,9 +31,9 @@ _SHOWN = (
     "cost",
 )
 _FIGURES = (
-    "rollouts", "completed", "failed", "rewarded", "missing", "tasks", "mean_reward", "confidence", "pass_at_1",
-    "pass_at_k", "no_answer", "groups", "stop_reasons", "errors", "components", "tokens", "cost", "mean_turns",
-    "mean_duration",
+    "rollouts", "completed", "failed", "rewarded", "masked", "missing", "tasks", "mean_reward", "confidence",
+    "pass_at_1", "pass_at_k", "no_answer", "groups", "stop_reasons", "errors", "components", "tokens", "cost",
+    "mean_turns", "mean_duration", "trainability",
 )  # fmt: skip
 _MAX_K = 8
 _MAX_SHARES = 10

@@ -33,7 +33,7 @@ _AT_ONCE = 40
 _NOTES = 10
 _PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,12})", re.ASCII)
 _LISTED = (
-    "id,collection,task,repeat,status,attempt,reward,components,stop_reason,error_kind,error_message,turns,tool_calls,"
+    "id,collection,task,repeat,status,attempt,reward,components,stop_reason,masked,error_kind,error_message,turns,tool_calls,"
     "tool_errors,output_tokens,cost,duration,flagged"
 )
 

@@ -70,6 +70,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "reward",
             "components",
             "stop_reason",
+            "masked",
             "error_kind",
             "error_message",
             "turns",

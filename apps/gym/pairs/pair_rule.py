@@ -22,6 +22,7 @@ MODES: list[tuple[Mode, str]] = [
     ("nearest_length", "Closest in length"),
 ]
 Level = Literal["trajectory", "step"]
+LEVELS: list[tuple[Level, str]] = [("trajectory", "Whole rollouts"), ("step", "First differing action")]
 Source = Literal["reward", "override", "verdict"]
 
 TOLERANCE = 1e-9
@@ -74,7 +75,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Option(
             "Level",
             "Compare whole rollouts, or only the first action that differs after an identical history",
-            names={"trajectory": "Whole rollouts", "step": "First differing action"},
+            names=dict(LEVELS),
         ),
     ] = "trajectory"
     margin: Annotated[

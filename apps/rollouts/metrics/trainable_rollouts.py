@@ -10,9 +10,8 @@ from apps.gym.traces.events import decode_event
 from apps.gym.trainability import GRAMMARS, STRICT_TOOLS, Trainability, summarize
 from apps.gym.wires.grammars import has_strict_tools, name_grammar
 from apps.rollouts.metrics.consistent_reads import consistent_reads
-from apps.rollouts.metrics.labels import single_label
-from apps.rollouts.metrics.outcomes import Outcome, add_up, read_outcomes
-from apps.rollouts.metrics.task_ranges import whole
+from apps.rollouts.metrics.figure_blocks import read_whole_parts
+from apps.rollouts.metrics.outcomes import Outcome, add_up
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 
 _EVENTS = 50
@@ -20,9 +19,9 @@ _EVENTS = 50
 
 
 def read_trainability(collection: Collection) -> Trainability:
-    """Return the ledger of a collection, counted from its rows."""
+    """Return the current ledger of a collection. Unchanged blocks of tasks are not counted again."""
     with consistent_reads():
-        outcomes = [one for each in read_outcomes(whole(collection), single_label()).values() for one in each]
+        outcomes = [outcome for each in read_whole_parts(collection) for outcome in each.part.outcomes]
         return measure_trainability(collection, outcomes)
 
 

@@ -15,6 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connection
 from django.db.models import Q
 from django.utils import timezone
+from msgspec.structs import replace
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
@@ -26,7 +27,9 @@ from apps.gym.traces.messages import offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
+from apps.gym.trainability import find_reason
 from apps.policies.installation_redactor import fresh_redactor
+from apps.rollouts.metrics.trainable_rollouts import foresee_trainability, read_trainability
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
 from apps.rollouts.steering.holds import explain_pause
@@ -121,11 +124,14 @@ class RolloutStream:
             expect_reader(collection=collection)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the collection, then rollouts (or groups of them) in the order in which they end, then the end line."""
+        """Yield the collection, then rollouts (or groups of them) in the order in which they end, then the end line.
+
+        The first and the last line say what may be trained on.
+        """
         until = time.monotonic() + self._seconds
         quiet_since = time.monotonic()
         self._reader = await sync_to_async(begin_reading)(collection=self._collection)
-        yield _line({"type": "collection", **_counts(self._collection)})
+        yield _line({"type": "collection", **await sync_to_async(self._read_ledger)()})
         while True:
             look = await self._look(until)
             for rollout_id, task_id in look.fresh if look else []:
@@ -217,7 +223,17 @@ class RolloutStream:
         """Return the counts and, for a paused collection, the reason."""
         self._collection.refresh_from_db()
         pause = explain_pause(self._collection)
-        return {**_counts(self._collection), **({"message": f"Paused, since {pause}"} if pause else {})}
+        return {**self._read_ledger(), **({"message": f"Paused, since {pause}"} if pause else {})}
+
+    def _read_ledger(self) -> dict[str, Any]:
+        """Return the counts, and what may be trained on."""
+        found = read_trainability(self._collection)
+        if self._grammar_calls == "keep":
+            left_out = [one for one in found.left_out if one.level != "token"]
+            found = replace(found, trainable_tokens=found.sampled_tokens, left_out=left_out, notice="")
+        elif found.sampled_tokens is None:
+            found = replace(found, notice=foresee_trainability(self._collection))
+        return {**_counts(self._collection), "trainability": msgspec.to_builtins(found)}
 
     def _read_group(self, task_id: int) -> bytes:
         """Return the line of a group. Rollouts are read one at a time, so only their text is in memory together."""
@@ -245,11 +261,13 @@ def _line(fields: dict[str, Any]) -> bytes:
 def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str = "mask") -> dict[str, Any]:
     """Return the fields of an ended rollout that a trainer needs.
 
+    `left_out` is the reason why it may not be trained on (apps.gym.trainability); cut rollouts may be.
+
     Prompt, tools and items are those of the main path. The prompt is that of the task row, not masked.
     `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read. With
     `grammar_calls` "drop", a rollout has none if a grammar may have forced its tokens.
     """
-    names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
+    names = ("repeat", "seed", "status", "reward", "masked", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
     task = rollout.task
     row = full_row(task)
@@ -264,6 +282,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
         "task_index": task.index,
         "external_id": task.external_id,
         **{name: getattr(rollout, name) for name in names},
+        "left_out": find_reason(rollout, include_truncated=True),
         "model_version": rollout.model_version,
         **{name: getattr(rollout, name) for name in figures},
         "prompt": prompt_items(events),

@@ -21,17 +21,24 @@ class Command(BaseCommand):
         )
         parser.add_argument("--full", action="store_true", help="copy unchanged files too, instead of linking them")
         parser.add_argument(
-            "--keep", type=_read_count, metavar="N", help="keep the N newest backups, delete the others"
+            "--keep",
+            type=_read_count,
+            metavar="N",
+            help="keep the N newest backups of this installation, delete its others",
         )
 
     def handle(self, *, folder: Path, with_secret_key: bool, full: bool, keep: int | None, **options: Any) -> None:
         try:
-            target, manifest = write_backup(folder, with_secret_key=with_secret_key, full=full, keep=keep)
+            target, manifest, deletion = write_backup(folder, with_secret_key=with_secret_key, full=full, keep=keep)
         except (BackupError, DiskFull, OSError) as problem:
             raise CommandError(f"No backup was written. {problem}") from problem
         for name in manifest.missing:
             self.stderr.write(f"Missing in GYMWEB_VAR, so not in the backup: {name}")
         self.stdout.write(f"{target}: {len(manifest.files):,} files, {show_bytes(manifest.total_bytes)}")
+        if deletion.deleted:
+            self.stdout.write(f"Deleted: {', '.join(deletion.deleted)}")
+        for reason, names in deletion.others.items():
+            self.stdout.write(f"Not deleted, {reason}: {', '.join(names)}")
 
 
 def _read_count(text: str) -> int:

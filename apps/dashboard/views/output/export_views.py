@@ -40,7 +40,7 @@ from apps.exports.trace_sends.send_orders import can_be_sent
 from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.redaction.shortening import shorten
-from apps.gym.trainability import label_reason
+from apps.gym.trainability import Trainability, find_unit, summarize
 from apps.pairs.models import PairSet
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection
@@ -81,7 +81,7 @@ def export_list(request: PageRequest) -> HttpResponse:
     filters = ExportListForm(request.GET)
     exports = Export.objects.select_related("collection", "pair_set", "created_by").filter(**filters.conditions)
     page = page_by_id(search_exports(exports, filters.words), request.GET.get("after", ""))
-    rows = [(export, summarize_options(Filters, export.filters), _counts(export)) for export in page.rows]
+    rows = [(export, summarize_options(Filters, export.filters), _ledger(export)) for export in page.rows]
     context = {"page": page, "rows": rows, "filters": filters, "has_filters": bool(rows) or filters.is_narrowed}
     return answer(request, "exports/list.html", context, part="exports")
 
@@ -157,7 +157,7 @@ def _submit(request: PageRequest, format: Format) -> HttpResponse:
         "preview": preview,
         "considered": count_words(preview.considered, unit, f"{unit}s"),
         "rows": [(pretty(fresh_redactor().redact_value(row)[0]), *sizes) for row, *sizes in rows_with_sizes],
-        "dropped": ", ".join(f"{count:,} {label_reason(reason)}" for reason, count in preview.dropped.items()),
+        "source": form.order.collection,
     }
     return answer(request, "exports/create.html", context, part="form")
 
@@ -175,7 +175,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "sends": sends,
         "send_form": TraceSendForm(),
         "manifest": pretty(export.manifest) if export.manifest else "",
-        "counts": _counts(export),
+        "ledger": _ledger(export),
         "credentials": warn_of_credentials(export.manifest.get("credentials", {})),
         "splits": ", ".join(
             f"{split_label(split)} {count:,}" for split, count in export.manifest.get("dataset_splits", {}).items()
@@ -223,17 +223,20 @@ def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
     return file
 
 
-def _counts(export: Export) -> dict[str, Any]:
-    """Return the counts of the manifest, most frequent reasons for dropped rows first. Empty without counts."""
+def _ledger(export: Export) -> Trainability | None:
+    """Return what may be trained on, from the manifest. Manifests of earlier versions only have counts."""
     counts = export.manifest.get("counts", {})
+    if "trainability" in export.manifest:
+        return msgspec.convert(export.manifest["trainability"], Trainability)
     if not {"considered", "written_from", "dropped"} <= set(counts):
-        return {}
-    dropped = sorted(counts["dropped"].items(), key=lambda one: (-one[1], one[0]))
-    return {
-        **counts,
-        "unit": f"{_counted_unit(FORMATS.get(export.format))}s",
-        "dropped": [(label_reason(reason), number) for reason, number in dropped],
-    }
+        return None
+    return summarize(
+        find_unit(FORMATS[export.format].row_kind if export.format in FORMATS else ""),
+        considered=counts["considered"],
+        used=counts["written_from"],
+        rows=export.rows,
+        dropped=counts["dropped"],
+    )
 
 
 def _first_row(export: Export) -> str:

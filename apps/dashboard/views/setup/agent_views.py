@@ -8,10 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.agents.agent_changes import find_errors, save_agent
+from apps.agents.agent_changes import find_errors, never_send_strict, save_agent
 from apps.agents.models import Agent
 from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.chrome.row_views import action_view
 from apps.dashboard.forms.agent_forms import FILL, AgentForm
 from apps.dashboard.forms.fields import add_errors_to_valid_fields, show_errors
 from apps.dashboard.forms.verifier_forms import typed
@@ -75,3 +76,13 @@ def agent_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
         found = find_errors(form.instance)
         add_errors_to_valid_fields(form, {field: problems for field, problems in found.items() if field in form.fields})
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})
+
+
+agent_never_strict = action_view(
+    Permission.CONFIGURE,
+    never_send_strict,
+    Agent,
+    "agent",
+    page="agent_detail",
+    success="{0} sends tools without strict from now on. Start a new collection to get trainable tokens.",
+)

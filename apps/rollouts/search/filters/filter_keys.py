@@ -69,6 +69,8 @@ KEYS: dict[str, Key] = {
         Key("tokens", Kind.COUNT, "input and output tokens", "tokens:>10k"),
         Key("input", Kind.COUNT, "input tokens", "input:>8k"),
         Key("output", Kind.COUNT, "output tokens", "output:>1k"),
+        Key("sampled", Kind.COUNT, "captured tokens that the model sampled", "sampled:>0"),
+        Key("trainable", Kind.COUNT, "captured tokens that may be trained on", "trainable:0"),
         Key("seconds", Kind.NUMBER, "duration of the attempt", "seconds:>60"),
         Key("cost", Kind.NUMBER, "cost in US dollars", "cost:>0.01"),
         Key("attempt", Kind.COUNT, "attempt number", "attempt:>1"),

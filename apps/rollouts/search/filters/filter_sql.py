@@ -240,6 +240,8 @@ OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "tokens": _tokens,
     "input": _figure("input_tokens"),
     "output": _figure("output_tokens"),
+    "sampled": _figure("sampled_tokens"),
+    "trainable": _figure("trainable_tokens"),
     "seconds": _figure("duration"),
     "cost": _figure("cost"),
     "attempt": _number("attempt"),
