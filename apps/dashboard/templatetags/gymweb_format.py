@@ -55,7 +55,7 @@ _GOOD = {
     "pushed",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled"}
+_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled", "stale"}
 _BUSY = {
     "running",
     "loading",

@@ -1,5 +1,6 @@
 """Rechecks of stored rollouts, and the changes that they find."""
 
+import json
 from typing import Any
 
 from django.conf import settings
@@ -116,6 +117,12 @@ class RolloutChange(models.Model):
         return f"rollout {self.rollout_id}: {self.kind}"
 
     @property
-    def fields(self) -> list[tuple[str, Any, Any]]:
-        """Return name, old and new value of each changed field."""
-        return [(name, self.old.get(name), value) for name, value in self.new.items()]
+    def fields(self) -> list[tuple[str, str, str]]:
+        """Return name, old and new value of each changed field, as texts."""
+        return [(name, _shown(self.old.get(name)), _shown(value)) for name, value in self.new.items()]
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == "":
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
