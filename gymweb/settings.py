@@ -314,6 +314,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.scans.scan_jobs.continue_scans",
     "apps.pairs.pair_set_jobs.make_queued_pair_set",
     "apps.exports.export_jobs.write_queued_export",
+    "apps.exports.rechecks.recheck_jobs.continue_recheck",
     "apps.exports.trace_sends.send_jobs.send_queued_traces",
     "apps.rollouts.search.word_index.index_next_rollouts",
     "apps.rollouts.metrics.cached_figures.measure_wanted",

@@ -18,7 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
-from apps.api.framework.query_filters import IdFilter, WordsFilter
+from apps.api.framework.query_filters import FlagFilter, IdFilter, WordsFilter
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.api.framework.trainability_serializers import TrainabilitySerializer
@@ -29,6 +29,7 @@ from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
 from apps.exports.export_preview import Preview, preview_rows
 from apps.exports.export_search import search_exports
 from apps.exports.exported_credentials import warn_of_credentials
+from apps.exports.manifests import with_staleness
 from apps.exports.models import Encoding, Export
 from apps.exports.ranged_downloads import stream_file
 from apps.gym.exporters.protocol import Format
@@ -82,6 +83,8 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "bytes",
             "sha256",
             "message",
+            "stale_at",
+            "stale_reason",
             "credentials",
             "created_at",
         ]
@@ -150,6 +153,7 @@ class ExportFilter(django_filters.FilterSet):
     )
     format = django_filters.ChoiceFilter(choices=_FORMATS)
     state = django_filters.ChoiceFilter(choices=Export.State.choices)
+    fresh = FlagFilter("stale_at", lookup_expr="isnull", label="True: exports that no recheck has made stale.")
     collection = IdFilter("collection")
 
 
@@ -225,9 +229,12 @@ class ExportViewSet(DestroyModelMixin, RowViewSet):
 
     @operation("get", responses=OpenApiTypes.OBJECT)
     def manifest(self, request: Request, pk: str) -> Response:
-        """Return the content of the files, and why rows were left out."""
-        manifest: dict[str, Any] = self.get_object().manifest
-        return Response(manifest)
+        """Return the content of the files, and why rows were left out.
+
+        `stale` is set, with time and reason, if a recheck changed rollouts of the export. The file on disk lacks it.
+        """
+        export: Export = self.get_object()
+        return Response(with_staleness(export))
 
     def _ready(self) -> Export:
         export: Export = self.get_object()

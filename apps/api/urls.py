@@ -35,6 +35,7 @@ from apps.api.reviews.opinion_viewsets import FlagViewSet, RewardOverrideViewSet
 from apps.api.reviews.queue_viewsets import QueueItemViewSet, QueueViewSet
 from apps.api.reviews.review_viewsets import ReviewViewSet
 from apps.api.reviews.rubric_viewsets import RubricViewSet
+from apps.api.rollouts.recheck_viewsets import RecheckViewSet
 from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
 from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 from apps.api.rollouts.scan_viewsets import ScanViewSet
@@ -55,6 +56,7 @@ VIEWSETS: dict[str, type[ViewSetMixin]] = {
     "collection-deletions": CollectionDeletionViewSet,
     "rollouts": RolloutViewSet,
     "saved-views": SavedViewViewSet,
+    "rechecks": RecheckViewSet,
     "reverifications": ReverificationViewSet,
     "scans": ScanViewSet,
     "pair-sets": PairSetViewSet,

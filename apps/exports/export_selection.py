@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from django.db.models import QuerySet
 
 from apps.exports.export_filters import Filters, find_unselected
 from apps.gym.exporters.protocol import Format, Group
@@ -64,18 +66,19 @@ def choose_rollouts(
     *,
     format: Format,
     ledger: Ledger,
+    tasks: QuerySet[Any, Any] | None = None,
 ) -> Iterator[list[Chosen]]:
     """Yield chunks of tasks with their remaining rollouts, and count the others in the ledger.
 
-    For task formats, tasks are counted instead.
+    For task formats, tasks are counted instead. `tasks` selects the ids of tasks, by default all.
     """
     row_kind = format.row_kind
     counts = filters.reward_from == "override"
     # Rows of all attempts contain overrides, even if the verifier's rewards are used.
     overridden = (counts or row_kind == "scored") and has_overrides(collection)
-    for given in _groups(collection):
+    for given in _groups(collection, tasks):
         groups = _with_overrides(given, counts) if overridden else given
-        tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
+        rows = Task.objects.in_bulk([task_id for task_id, _ in groups])
         unselected = _unselected(collection, groups, filters)
         chunk: list[Chosen] = []
         for task_id, rollouts in groups:
@@ -86,11 +89,11 @@ def choose_rollouts(
             if row_kind == "tasks" and not selected:
                 ledger.drop("not_selected")
                 continue
-            if reason := _task_refusal(tasks[task_id], group, filters):
+            if reason := _task_refusal(rows[task_id], group, filters):
                 ledger.drop(reason, size)
                 continue
             set_by_people = sum(one.set_by_a_person for one in rollouts)
-            chosen = Chosen(task=tasks[task_id], group=group, set_by_people=set_by_people)
+            chosen = Chosen(task=rows[task_id], group=group, set_by_people=set_by_people)
             if row_kind == "tasks":
                 chosen.attempted = rollouts
             else:
@@ -100,20 +103,20 @@ def choose_rollouts(
         yield chunk
 
 
-def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]]]:
+def _groups(collection: Collection, chosen: QuerySet[Any, Any] | None) -> Iterator[list[tuple[int, list[Candidate]]]]:
     """Yield groups, read by key: an open cursor would keep SQLite from truncating its write-ahead log."""
     size = max(1, min(TASKS, ROLLOUTS // max(1, collection.repeats)))
     last = 0
+    grouped = Rollout.objects.filter(collection=collection)
+    if chosen is not None:
+        grouped = grouped.filter(task_id__in=chosen)
     while True:
         tasks = list(
-            Rollout.objects.filter(collection=collection, task_id__gt=last)
-            .order_by("task_id")
-            .values_list("task_id", flat=True)
-            .distinct()[:size]
+            grouped.filter(task_id__gt=last).order_by("task_id").values_list("task_id", flat=True).distinct()[:size]
         )
         if not tasks:
             return
-        rows = Rollout.objects.filter(collection=collection, task_id__gte=tasks[0], task_id__lte=tasks[-1])
+        rows = grouped.filter(task_id__gte=tasks[0], task_id__lte=tasks[-1])
         light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*_COLUMNS))
         yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
         last = tasks[-1]

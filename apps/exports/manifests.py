@@ -71,6 +71,13 @@ def make_manifest(
     }
 
 
+def with_staleness(export: Export) -> dict[str, Any]:
+    """Return the stored manifest, with `stale` if a recheck has changed rollouts that the export used."""
+    if export.stale_at is None:
+        return dict(export.manifest)
+    return {**export.manifest, "stale": {"at": export.stale_at.isoformat(), "reason": export.stale_reason}}
+
+
 def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
     if export.pair_set:
         return {}

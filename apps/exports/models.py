@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
-from apps.accounts.shared_columns import Dated
+from apps.accounts.shared_columns import Dated, MayBeStale
 from apps.gym.exporters.registry import FORMATS
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
@@ -20,7 +20,7 @@ class Encoding(models.TextChoices):
     PARQUET = "parquet", "Parquet"
 
 
-class Export(RetriedJob):
+class Export(MayBeStale, RetriedJob):
     """An export for a trainer: a folder with a row file per split, a dataset card and a manifest.
 
     `bytes` and `sha256` describe the first row file; `manifest` describes all files. The exporters, not this table,

@@ -4,12 +4,13 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
+from apps.accounts.shared_columns import MayBeStale
 from apps.policies.redacted_fields import RedactedCharField
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
 
-class PairSet(RetriedJob):
+class PairSet(MayBeStale, RetriedJob):
     """Preference pairs that one rule built from one or more collections.
 
     Sets with the same name are versions of each other. Once a set is ready, only decisions about its pairs can change.
@@ -97,7 +98,7 @@ class PairSource(models.Model):
         return f"collection {self.collection_id} in pair set {self.pair_set_id}"
 
 
-class PreferencePair(models.Model):
+class PreferencePair(MayBeStale):
     """A chosen and a rejected rollout of one task. Rewards and verdicts are copied when the pair is built."""
 
     class Source(models.TextChoices):

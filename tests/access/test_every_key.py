@@ -138,6 +138,7 @@ def test_the_scopes_change_exactly():
     assert words(may_write(Scope.ROLLOUTS_RUN)) == {
         "attempts",
         "collections",
+        "rechecks",
         "reverifications",
         "rollouts",
         "scans",

@@ -17,12 +17,13 @@ from apps.accounts.table_preferences import save_view
 from apps.alerts.models import Delivery, Event, Subscription
 from apps.exports.models import Export, TraceDestination, TraceSend
 from apps.exports.trace_sends.destination_changes import save_destination
+from apps.gym.stored_rules import RULES
 from apps.pairs.models import PairSet, PreferencePair
 from apps.policies.models import PolicyModel, RedactionPattern
 from apps.reviews.models import Comment, QueueItem
 from apps.reviews.reviews.flags import raise_flag
 from apps.reviews.reviews.reward_overrides import override_reward
-from apps.rollouts.models import CollectionDeletion, Reverification, Rollout, Scan, ScanAnswer, Worker
+from apps.rollouts.models import CollectionDeletion, Recheck, Reverification, Rollout, Scan, ScanAnswer, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Suite, Upload
 from apps.tasks.suite_changes import save_suite
 from apps.tracking.models import HubPush, TrackedRun, Tracker
@@ -177,6 +178,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "pair-sets": make_pair_set,
     "pairs": make_pair,
     "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
+    "rechecks": lambda: Recheck.objects.create(collection=make_collection(), rules=RULES),
     "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
     "saved-views": make_shared_view,

@@ -24,9 +24,11 @@ from apps.reviews.reviews.flags import raise_flag  # noqa: E402
 from apps.rollouts.models import (  # noqa: E402
     Collection,
     CollectionDeletion,
+    Recheck,
     Reverification,
     ReverifiedReward,
     Rollout,
+    RolloutChange,
 )
 from apps.tasks.models import ColumnMapping, Dataset, Deletion, Suite, Upload  # noqa: E402
 from apps.tasks.received_files import store_file  # noqa: E402
@@ -88,6 +90,17 @@ def main() -> None:
     ColumnMapping.objects.create(slug="question-answer", name="Question and answer", mapping=MAPPING, created_by=admin)
     deletion = Deletion.objects.create(name="Old sums", whole=True, state="done", total=40, deleted=40)
     gone = CollectionDeletion.objects.create(name="#3 First try", state="done", total=320, deleted=320)
+    recheck = Recheck.objects.create(
+        collection=collection, rules=1, state="ready", total=8, checked=8, outcomes=1, created_by=admin
+    )
+    RolloutChange.objects.create(
+        recheck=recheck,
+        rollout=rollout,
+        attempt=1,
+        kind="outcome",
+        old={"reward": rollout.reward, "masked": ""},
+        new={"reward": None, "masked": "provider_oom_killed"},
+    )
     again = Reverification.objects.create(
         collection=collection, state="ready", total=8, verified=8, changed=1, created_by=admin
     )
@@ -135,6 +148,7 @@ def main() -> None:
         **{name: [rollout.pk] for name in PAGES_OF_ROLLOUTS},
         "rollout_step": [rollout.pk, 2],
         "rollout_tokens": [sampled.pk],
+        "recheck_detail": [recheck.pk],
         "reverification_detail": [again.pk],
         "scan_detail": [make_scan().pk],
         "pair_set_detail": [pair_set.pk],

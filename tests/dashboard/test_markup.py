@@ -15,7 +15,7 @@ from apps.accounts.sign_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
 from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair
-from apps.rollouts.models import CollectionDeletion, Reverification
+from apps.rollouts.models import CollectionDeletion, Recheck, Reverification
 from apps.tasks.models import Deletion, Upload
 from tests.api.rows import make_scan, make_subscription, make_suite, make_trace_destination, make_tracked_run
 from tests.dashboard.markup import faults, read
@@ -84,6 +84,7 @@ def samples(admin: User) -> dict[str, object]:
         "pair": pair.pk,
         "pair_set": pair_set.pk,
         "export": export.pk,
+        "recheck": Recheck.objects.create(collection=collection, rules=1, total=2).pk,
         "reverification": Reverification.objects.create(collection=collection, total=2).pk,
         "scan": make_scan().pk,
         "alert": make_subscription().pk,

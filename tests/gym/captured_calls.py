@@ -1,7 +1,7 @@
 """Traces as the capturing endpoint writes them: requests arrive, replies complete, in any order."""
 
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 from apps.gym.traces.events import ModelCall, SessionOpened, TraceUnion
 from apps.gym.traces.graph_tokens import TokenPacker
@@ -41,7 +41,12 @@ def tokens_of(request: list[Item], reply: list[Item]) -> TokenCapture:
 
 
 class Recorder:
-    """Captures calls of one attempt. `events` are stored in the order in which the calls complete."""
+    """Captures calls of one attempt. `events` are stored in the order in which the calls complete.
+
+    `made` has all recorders of the running test.
+    """
+
+    made: ClassVar[list["Recorder"]] = []
 
     def __init__(self, tools: list[Tool] | None = None, *, with_tokens: bool = False, most: int = 1 << 22) -> None:
         tools = [TOOL] if tools is None else tools
@@ -50,22 +55,33 @@ class Recorder:
         self.events: list[TraceUnion] = [SessionOpened(environment="files", tools=tools)]
         self.with_tokens = with_tokens
         self._requests: dict[int, list[Item]] = {}
+        self._arrived: dict[int, float] = {}
+        self._now = 0.5
+        self.made.append(self)
+
+    @property
+    def in_flight(self) -> bool:
+        """Return True if a call that arrived has not completed, or was abandoned."""
+        return len(self._arrived) >= len(self.events)
 
     def arrive(self, request: list[Item], tools: list[Tool] | None = None, hint: str = "") -> Place:
         place = self.finder.place_request(request, [TOOL] if tools is None else tools, hint)
         self._requests[place.call] = request
+        self._now += 0.5
+        self._arrived[place.call] = self._now
         return place
 
     def complete(self, call: int, reply: list[Item], tokens: TokenCapture | None = None, **fields: Any) -> ModelCall:
         if tokens is None and self.with_tokens:
             tokens = tokens_of(self._requests[call], reply)
         place = self.finder.complete(call, reply, tokens)
+        self._now += 0.5
         event = ModelCall(
             seen=place.seen,
             items=reply,
             tokens=self.packer.pack(call, place.parent, tokens),
-            at=float(len(self.events)),
-            duration=0.5,
+            at=self._arrived[call],
+            duration=self._now - self._arrived[call],
             **{name: getattr(place, name) for name in place.__struct_fields__},
             **fields,
         )

@@ -55,6 +55,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "pause_reason",
             "is_archived",
             "traces_deleted_at",
+            "rules_version",
             "snapshot_digest",
             "total",
             "completed",

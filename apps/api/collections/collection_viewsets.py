@@ -21,7 +21,7 @@ from apps.api.collections.task_change_actions import QUERY_PARAMETERS as CHANGES
 from apps.api.collections.task_change_actions import TaskChangeActions
 from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import operation
-from apps.api.framework.query_filters import SlugFilter, WordsFilter
+from apps.api.framework.query_filters import FlagFilter, SlugFilter, WordsFilter
 from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet, ServerMetrics
 from apps.rollouts.search.keyset_pages import Sort
@@ -43,6 +43,21 @@ class CollectionFilter(django_filters.FilterSet):
         method="filter_archived",
         label="Default: exclude archived collections.",
     )
+    earlier_rules = FlagFilter(
+        "rules_version",
+        method="filter_rules",
+        label="Collections that are stored under earlier rules and need a recheck.",
+    )
+
+    def filter_rules(self, queryset: CollectionQuerySet, name: str, value: bool | None) -> CollectionQuerySet:
+        earlier = Collection.objects.under_earlier_rules().order_by().values("pk")
+        return (
+            queryset
+            if value is None
+            else queryset.filter(pk__in=earlier)
+            if value
+            else queryset.exclude(pk__in=earlier)
+        )
 
     def filter_archived(self, queryset: CollectionQuerySet, name: str, value: str) -> CollectionQuerySet:
         return queryset.filter(archived_at__isnull=False) if value == "true" else queryset

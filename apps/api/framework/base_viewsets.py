@@ -137,7 +137,8 @@ class TableViewSet(GenericViewSet[Any]):
 
     def answer_page(self, kind: type[BaseSerializer[Any]], rows: QuerySet[Any]) -> Response:
         """Return a page of `rows`, for actions that list something other than the queryset of the view."""
-        return self.get_paginated_response(self.select_fields(kind(self.paginate_queryset(rows), many=True)).data)
+        page = kind(self.paginate_queryset(rows), many=True, context=self.get_serializer_context())
+        return self.get_paginated_response(self.select_fields(page).data)
 
     @property
     def user(self) -> User:

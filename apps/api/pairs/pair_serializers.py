@@ -50,6 +50,8 @@ class PairSetSerializer(serializers.ModelSerializer[PairSet]):
             "excluded",
             "sources",
             "message",
+            "stale_at",
+            "stale_reason",
             "created_at",
             "finished_at",
         ]
@@ -145,6 +147,8 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
             "length_ratio",
             "same_answer",
             "status",
+            "stale_at",
+            "stale_reason",
         ]
 
 

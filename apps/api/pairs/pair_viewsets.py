@@ -42,6 +42,7 @@ class PairSetFilter(django_filters.FilterSet):
     collection = IdFilter("collection")
     name = django_filters.CharFilter(field_name="name")
     state = django_filters.ChoiceFilter(choices=PairSet.State.choices)
+    fresh = FlagFilter("stale_at", lookup_expr="isnull", label="True: pair sets that no recheck has made stale.")
 
 
 class PairFilter(django_filters.FilterSet):
@@ -56,6 +57,7 @@ class PairFilter(django_filters.FilterSet):
     long = FlagFilter("long", method="flagged", label="Only pairs in which one side is more than twice as long.")
     against_reward = FlagFilter("against_reward", method="flagged", label="Only pairs whose chosen reward is lower.")
     same_answer = FlagFilter("same_answer")
+    fresh = FlagFilter("stale_at", lookup_expr="isnull", label="True: pairs that no recheck has made stale.")
 
     def wide(self, pairs: Any, name: str, value: Decimal) -> Any:
         return with_minimum_margin(pairs, float(value))

@@ -15,7 +15,7 @@ from apps.exports.models import Export, TraceSend
 from apps.pairs.models import PairSet
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE
-from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Scan, Worker
+from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Recheck, Reverification, Scan, Worker
 from apps.rollouts.steering.holds import RAISE
 from apps.tasks.models import Deletion, Upload
 
@@ -45,6 +45,7 @@ _PAGES = {
     "export": "export_detail",
     "trace send": "export_detail",
     "pair set": "pair_set_detail",
+    "recheck": "recheck_detail",
     "verification": "reverification_detail",
     "scan": "scan_detail",
     "deletion": "deletion_detail",
@@ -150,6 +151,15 @@ def _tasks() -> Iterable[QuerySet[Any, Any]]:
         says=F("state"),
         done=F("verified") + F("failed"),
         whole=F("total"),
+    )
+    yield _rows(
+        Recheck.objects.filter(state__in=[Recheck.State.QUEUED, Recheck.State.RUNNING]),
+        "task",
+        "recheck",
+        name=F("collection__name"),
+        says=F("state"),
+        done=F("checked") + F("applied") + F("skipped"),
+        whole=F("total") + F("outcomes") + F("untrainable") + F("counts"),
     )
     yield _rows(
         Scan.objects.filter(state=Scan.State.RUNNING),

@@ -59,7 +59,7 @@ DESTINATIONS: tuple[Destination, ...] = (
         Permission.READ,
         "runs",
         "Work",
-        ("collection", "reverification"),
+        ("collection", "recheck", "reverification"),
     ),
     Destination(
         "Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout", "scan")
@@ -74,6 +74,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("Audit log", "audit", "docs", Permission.AUDIT, "history changes", "Operate", ("audit",)),
     Destination("Environment gallery", "environment_gallery", "models", Permission.READ, "built-in generate sample"),
     Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
+    Destination("Rechecks", "recheck_list", "refresh", Permission.READ, "rules upgrade"),
     Destination("Reverifications", "reverification_list", "refresh", Permission.READ, "rescore"),
     Destination("Scans", "scan_list", "check", Permission.READ, "judge questions scanners labels"),
     Destination(

@@ -55,7 +55,7 @@ _GOOD = {
     "pushed",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled", "masked"}
+_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled", "masked", "stale"}
 _BUSY = {
     "running",
     "loading",

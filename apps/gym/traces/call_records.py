@@ -20,6 +20,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     spawned_by: int = 0
     retry_of: int = 0
     ambiguous: bool = False
+    thread: int | None = None
 
     @property
     def seen(self) -> int:

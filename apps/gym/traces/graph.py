@@ -44,6 +44,7 @@ _GRAPH_DEFAULTS: dict[str, Any] = {
     "retry_of": 0,
     "served": True,
     "ambiguous": False,
+    "thread": None,
 }
 """Values of the graph fields of a call in a line."""
 

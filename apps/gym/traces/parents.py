@@ -41,10 +41,14 @@ class ParentFinder:
         self._conversations: defaultdict[bytes, list[int]] = defaultdict(list)
         self._roots = RootRules(self._calls)
         self._tokens = _TokenPrefixes()
+        self._threads = {"": 0}
 
-    def place_request(self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "") -> Place:
-        """Return the place of a request. `hint` is the client's id of the thread, empty if it sends none."""
-        self._last += 1
+    def place_request(self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "", *, call: int = 0) -> Place:
+        """Return the place of a request. `hint` is the client's id of the thread, empty if it sends none.
+
+        `call` is its number, by default the next one.
+        """
+        self._last = call or self._last + 1
         prefixes, offered = hash_prefixes(items), digest_of(list(tools))
         key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex()])
         twin = self._requests.get(key, 0)
@@ -55,7 +59,11 @@ class ParentFinder:
         self._requests.setdefault(key, self._last)
         self._calls[self._last] = record
         before = self._calls[place.parent].tools if place.parent else self._session_tools
-        record.place = msgspec.structs.replace(place, tools_in=list(tools) if offered != before else None)
+        record.place = msgspec.structs.replace(
+            place,
+            tools_in=list(tools) if offered != before else None,
+            thread=self._threads.setdefault(hint, len(self._threads)),
+        )
         record.lineage = place.lineage
         return record.place
 

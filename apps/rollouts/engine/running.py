@@ -17,7 +17,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.traces.events import AgentEnd, ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import Item, TaskRow, TokenUsage, message
-from apps.gym.traces.tokens import read_shape
+from apps.gym.traces.tokens import TokensUnreadable, read_shape
 from apps.gym.wires.pricing import FREE, Prices
 from apps.gym.wires.protocol import Policy, lacks_usage
 from apps.rollouts.engine.claiming import Claim
@@ -111,7 +111,7 @@ class RolloutStats:
                 self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
                 if event.tokens is not None:
-                    sampled = read_shape(event.tokens).generated
+                    sampled = _count_sampled(event.tokens)
                     self.sampled_tokens += sampled
                     self.trainable_tokens += 0 if event.grammar else sampled
             case ToolResult():
@@ -146,6 +146,24 @@ class RolloutStats:
             name = OTHER_TOOLS
         calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
         self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
+
+    def counts(self) -> dict[str, Any]:
+        """Return the columns of a rollout with the numbers of turns, tool calls and captured tokens."""
+        names = ("turns", "tool_calls", "tool_errors", "sampled_tokens", "trainable_tokens")
+        return {name: _count(getattr(self, name)) for name in names}
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the columns of a rollout that follow from its verification; none without a verification."""
+        verified = self.verification
+        if verified is None:
+            return {}
+        return {
+            "reward": verified.counted_reward,
+            "masked": _storable(verified.masked),
+            "components": {_storable(name): value for name, value in verified.components.items()},
+            "stop_reason": verified.stop_reason,
+            "answer": _storable(comparable_answer(self.last_reply, verified.details)),
+        }
 
     def cost(self, setting: "Setting | None") -> float:
         """Return the cost in USD at current prices, including judge calls."""
@@ -279,19 +297,11 @@ def _end(claim: Claim, stats: RolloutStats, setting: Setting | None, duration: f
     else:
         outcome = {
             "status": Rollout.Status.COMPLETED.value,
-            "reward": verified.counted_reward,
-            "masked": _storable(verified.masked),
-            "components": {_storable(name): value for name, value in verified.components.items()},
-            "stop_reason": verified.stop_reason,
             "verify_time": verified.duration,
-            "answer": _storable(comparable_answer(stats.last_reply, verified.details)),
+            **stats.outcome(),
         }
     return End(
-        turns=_count(stats.turns),
-        tool_calls=_count(stats.tool_calls),
-        tool_errors=_count(stats.tool_errors),
-        sampled_tokens=_count(stats.sampled_tokens),
-        trainable_tokens=_count(stats.trainable_tokens),
+        **stats.counts(),
         duration=duration,
         model_time=stats.model_time,
         tool_time=stats.tool_time,
@@ -326,6 +336,14 @@ def _retry_end(claim: Claim, stats: RolloutStats, setting: Setting, counted_fail
         deferred=deferred,
         **_usage(claim, stats, setting),
     )
+
+
+def _count_sampled(tokens: bytes) -> int:
+    """Return the number of sampled tokens of a call. Trainers refuse unreadable ones, so these count as none."""
+    try:
+        return read_shape(tokens).generated
+    except TokensUnreadable:
+        return 0
 
 
 def _count(number: int) -> int:

@@ -22,7 +22,7 @@ from django.utils.text import slugify
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym import process_exit
-from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
+from apps.gym.metrics.majority_at_k import MAX_ANSWER
 from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.originals import without_tokens
@@ -255,9 +255,9 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
     tally = RolloutStats()
     for event in attempt.events:
         tally.add(event)
-    verified = tally.verification
+    outcome = tally.outcome()
     message, found = redactor.redact_text(attempt.error_message)
-    answer, also_found = redactor.redact_text(comparable_answer(tally.last_reply, verified.details) if verified else "")
+    answer, also_found = redactor.redact_text(outcome.get("answer", ""))
     version, _ = redactor.redact_text(attempt.model)
     tools, _ = redactor.redact_value(dict(tally.tools))
     components, _ = redactor.redact_value(dict(attempt.components))
@@ -270,16 +270,12 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         failures=1 if attempt.error_kind else 0,
         model_version=clean_line(version, 200),
         reward=attempt.reward,
-        masked=verified.masked if verified else "",
-        sampled_tokens=tally.sampled_tokens,
-        trainable_tokens=tally.trainable_tokens,
+        masked=outcome.get("masked", ""),
         components=clean_names(components),
         stop_reason="" if attempt.error_kind else clean_line(attempt.stop_reason, 32),
         error_kind=attempt.error_kind,
         error_message=clean_line(message, MAX_MESSAGE),
-        turns=tally.turns,
-        tool_calls=tally.tool_calls,
-        tool_errors=tally.tool_errors,
+        **tally.counts(),
         input_tokens=tally.input_tokens,
         output_tokens=tally.output_tokens,
         tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tools.items()},

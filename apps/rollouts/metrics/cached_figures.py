@@ -22,7 +22,7 @@ from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.rollouts.metrics.labels import Facet
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.metrics.page_figures import STATE, PageFigures, count_running, measure_page
-from apps.rollouts.models import Collection, KeptFigures, Reverification
+from apps.rollouts.models import Collection, KeptFigures, Recheck, Reverification
 
 Figures = TypeVar("Figures")
 Owner = Collection | PolicyModel
@@ -147,11 +147,13 @@ _COUNTERS = ("total", "completed", "failed", "cancelled", "retried", "rewarded",
 
 
 def _fingerprint(owner: Owner) -> str:
-    """Return a fingerprint that changes whenever a figure may change: counters and applied reverifications."""
+    """Return a fingerprint that changes whenever a figure may change: counters and applied jobs."""
     collections = Collection.objects.filter(pk=owner.pk) if isinstance(owner, Collection) else owner.collections.all()
     sums = collections.order_by().aggregate(places=Count("pk"), **{name: Sum(name, default=0) for name in _COUNTERS})
     applied = Reverification.objects.filter(collection__in=collections, applied__gt=0).order_by()
     sums |= applied.aggregate(applied=Sum("applied", default=0), applications=Count("pk"))
+    rechecks = Recheck.objects.filter(collection__in=collections).order_by()
+    sums |= rechecks.aggregate(rechecked=Sum("applied", default=0))
     return " ".join([f"v{_FORM}", *(f"{name}={value!r}" for name, value in sums.items())])[:300]
 
 

@@ -13,6 +13,7 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.rewards import MAX_REWARD
+from apps.gym.stored_rules import RULES, current_rules
 from apps.policies.models import PolicyModel
 from apps.policies.redacted_fields import RedactedCharField
 from apps.tasks.deletion_jobs import DeletionJob
@@ -30,6 +31,10 @@ class CollectionQuerySet(models.QuerySet["Collection"]):
     def listed(self) -> "CollectionQuerySet":
         """Leave out collections that are archived or being deleted."""
         return self.present().filter(archived_at__isnull=True)
+
+    def under_earlier_rules(self) -> "CollectionQuerySet":
+        """Return collections with stored traces that need a recheck."""
+        return self.present().filter(rules_version__lt=RULES, traces_deleted_at__isnull=True)
 
 
 class Collection(models.Model):
@@ -147,6 +152,11 @@ class Collection(models.Model):
         default=SOLVED,
         db_default=SOLVED,
         help_text="Smallest reward that solves a task; copied from the environment when planned",
+    )
+    rules_version = models.PositiveSmallIntegerField(
+        default=current_rules,
+        db_default=0,
+        help_text="Version of the rules that its rollouts are stored under; 0: those of GymWeb 0.2",
     )
     total = models.PositiveIntegerField(default=0)
     completed = models.PositiveIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Ownership of a reverification: one worker at a time works on it, and another takes over if it is lost."""
+"""Ownership of a reverification or recheck: one worker at a time works on it; another takes over if it is lost."""
 
 import math
 import time
@@ -25,12 +25,12 @@ class _TimeIsUp(Exception):
 
 
 class Owner(NamedTuple):
-    """The worker's ownership of a reverification.
+    """The worker's ownership of a job.
 
     `until` is the monotonic time at which the work returns to the queue.
     """
 
-    reverification: Reverification
+    row: Any
     attempt: fenced_jobs.Attempt
     until: float = math.inf
 
@@ -45,16 +45,15 @@ class Owner(NamedTuple):
         self.attempt.write(**fields)
 
 
-def as_owner(reverification: Reverification, state: str, work: Callable[[Owner], None], *, seconds: float) -> None:
-    """Run `work` for at most `seconds`, and return unfinished work to `state`."""
-    doing = State.VERIFYING if state == State.QUEUED else State.APPLYING
-    waiting = Reverification.objects.filter(state=state, attempt=reverification.attempt)
-    attempt = fenced_jobs.claim(waiting, reverification.pk, doing=doing, queued=state)
+def as_owner(row: Any, work: Callable[[Owner], None], *, doing: str, seconds: float) -> None:
+    """Run `work` in state `doing` for at most `seconds`, and return unfinished work to the present state."""
+    waiting = type(row)._default_manager.filter(state=row.state, attempt=row.attempt)
+    attempt = fenced_jobs.claim(waiting, row.pk, doing=doing, queued=row.state)
     if attempt is None:
         return
     with attempt.store_errors():
         try:
-            work(Owner(reverification, attempt, time.monotonic() + seconds))
+            work(Owner(row, attempt, time.monotonic() + seconds))
         except _TimeIsUp:
             attempt.requeue()
         except GymError as problem:

@@ -16,18 +16,18 @@ from apps.gym import process_exit
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
 from apps.gym.loop.reverification import Verdict, verify_again
-from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
+from apps.gym.metrics.majority_at_k import MAX_ANSWER
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.rollout_files.rollout_rows import judged_stop_reason
 from apps.gym.storable import clean_line, clean_names
 from apps.gym.tasks.prompt_templates import PromptTemplate, apply_template_or_fail
-from apps.gym.traces.events import ModelCall, TraceUnion, encode_event
+from apps.gym.traces.events import TraceUnion, encode_event
 from apps.gym.traces.items import TaskRow
 from apps.gym.wires.pricing import FREE
 from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import Endpoint
-from apps.rollouts.engine.running import MAX_MESSAGE
+from apps.rollouts.engine.running import MAX_MESSAGE, RolloutStats
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout
 from apps.rollouts.reverification.ownership import Owner
@@ -71,9 +71,7 @@ class _Piece(NamedTuple):
 
 def rescore_rollouts(owner: Owner) -> None:
     """Verify all selected rollouts. Raise FencedOut, Leaving, or GymError if the environment cannot be used."""
-    reverification = Reverification.objects.select_related("collection__environment__judge_model").get(
-        pk=owner.reverification.pk
-    )
+    reverification = Reverification.objects.select_related("collection__environment__judge_model").get(pk=owner.row.pk)
     environment = reverification.collection.environment
     throttles = Throttles()
     # One event loop for all chunks, because connections belong to a loop. Database queries run outside the loop.
@@ -228,9 +226,10 @@ def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> 
         verification.reward,
         clean_names(redactor.redact_value(dict(verification.components))[0]),
     )
-    said = [event.items for event in piece.events if isinstance(event, ModelCall)]
-    answer = comparable_answer(said[-1] if said else [], verification.details)
-    kept.answer = clean_line(redactor.redact_text(answer)[0], MAX_ANSWER)
+    stats = RolloutStats()
+    for event in (*piece.events, verification):
+        stats.add(event)
+    kept.answer = clean_line(redactor.redact_text(stats.outcome()["answer"])[0], MAX_ANSWER)
     if verification.reward is not None and rollout.reward is not None:
         kept.difference = verification.reward - rollout.reward
     kept.changed = kept.difference is None or abs(kept.difference) > SAME or _differ(rollout, kept.new_components)

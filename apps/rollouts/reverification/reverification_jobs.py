@@ -115,8 +115,10 @@ def continue_reverification() -> bool:
     reverification = waiting.order_by("touched_at", "id").first()
     if reverification is None:
         return False
-    work = write_rewards if reverification.state == State.APPLYING else rescore_rollouts
-    as_owner(reverification, reverification.state, work, seconds=TURN_SECONDS)
+    if reverification.state == State.APPLYING:
+        as_owner(reverification, write_rewards, doing=State.APPLYING, seconds=TURN_SECONDS)
+    else:
+        as_owner(reverification, rescore_rollouts, doing=State.VERIFYING, seconds=TURN_SECONDS)
     return True
 
 

@@ -22,8 +22,8 @@ Fate = ReverifiedReward.Fate
 
 def write_rewards(owner: Owner) -> None:
     """Write all new rewards. Raise FencedOut or Leaving."""
-    collection_id = owner.reverification.collection_id
-    left = owner.reverification.rewards.filter(changed=True, fate="").order_by("pk")
+    collection_id = owner.row.collection_id
+    left = owner.row.rewards.filter(changed=True, fate="").order_by("pk")
     while chunk := list(left[:CHUNK]):
         with transaction.atomic():
             fates = [_apply_one(reward, collection_id) for reward in chunk]

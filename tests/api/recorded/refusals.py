@@ -19,6 +19,7 @@ from apps.environments.environment_changes import EnvironmentChanged
 from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
+from apps.exports.rechecks.recheck_jobs import CannotSteerRecheck, RecheckRefused
 from apps.exports.retention.retention_plan import RetentionRefused
 from apps.exports.trace_sends.destination_changes import DestinationChanged
 from apps.exports.trace_sends.send_orders import TraceSendRefused
@@ -84,9 +85,11 @@ WITH_A_MESSAGE = [
     FilterTooSlow,
     CannotSteer,
     ImportRefused,
+    RecheckRefused,
     ReverifyRefused,
     RemovalRefused,
     CannotApply,
+    CannotSteerRecheck,
     PairingRefused,
     CannotCancel,
     PairSetInUse,
@@ -126,6 +129,7 @@ WITH_A_MESSAGE = [
     exceptions.NotAuthenticated,
 ]
 WITH_A_FIELD = [
+    RecheckRefused,
     ReverifyRefused,
     RemovalRefused,
     PairingRefused,

@@ -121,6 +121,7 @@ def collection_detail(
     context |= {
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
+        "is_under_earlier_rules": Collection.objects.under_earlier_rules().filter(pk=collection.pk).exists(),
         "tracked_runs": collection.tracked_runs.select_related("tracker"),
         "previous": _previous(collection),
         "snippets": _snippets(request, collection),

@@ -33,6 +33,7 @@ from apps.exports.export_search import search_exports
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.first_rows import read_first_row
 from apps.exports.held_out_splits import split_label
+from apps.exports.manifests import with_staleness
 from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
@@ -174,7 +175,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "can_be_sent": can_be_sent(export),
         "sends": sends,
         "send_form": TraceSendForm(),
-        "manifest": pretty(export.manifest) if export.manifest else "",
+        "manifest": pretty(with_staleness(export)) if export.manifest else "",
         "ledger": _ledger(export),
         "credentials": warn_of_credentials(export.manifest.get("credentials", {})),
         "splits": ", ".join(
@@ -218,7 +219,7 @@ def export_file(request: PageRequest, pk: int, name: str) -> HttpResponseBase:
 @allow(GET=Permission.EXPORT)
 def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
     export = _get_ready_export(pk)
-    file = HttpResponse(pretty(export.manifest) + "\n", content_type="application/json")
+    file = HttpResponse(pretty(with_staleness(export)) + "\n", content_type="application/json")
     file["Content-Disposition"] = f'attachment; filename="gymweb-{export.format}-{export.pk}.manifest.json"'
     return file
 

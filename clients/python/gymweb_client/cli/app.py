@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "show": workflows.show,
     "export": transfers.export,
     "reverify": workflows.reverify,
+    "recheck": workflows.recheck,
     "gate": gating.gate,
     "import rollouts": transfers.import_rollouts,
     "import config": transfers.import_config,

@@ -1,4 +1,4 @@
-"""Commands that send more than one operation: sign in, show a trace, re-verify, build and decide pairs."""
+"""Commands that send more than one operation: sign in, show a trace, re-verify, recheck, build and decide pairs."""
 
 import getpass
 import os
@@ -72,11 +72,35 @@ def reverify(call: Call, apply: Annotated[bool, Option("--apply", help="Apply th
     call.out.one({**done, **call.gym.request("GET", f"{path}comparison/")})
 
 
+def recheck(
+    call: Call,
+    collections: Annotated[list[int], Argument(metavar="COLLECTION…")],
+    apply: Annotated[bool, Option("--apply", help="Write the changes to the rollouts.")] = False,
+) -> None:
+    """Derive stored rollouts again with the current rules, and list every rollout that would change."""
+    done = []
+    for collection in collections:
+        queued = call.gym.request("POST", "rechecks/", {"collection": collection})
+        path = f"rechecks/{queued['id']}/"
+        checked = _wait_for(call, path, {"ready", "applied"})
+        if apply and checked["state"] == "ready":
+            call.gym.request("POST", f"{path}apply/")
+            checked = _wait_for(call, path, {"applied"})
+        if not call.out.as_json:
+            call.out.rows(call.gym.pages(f"{path}changes/"), ["rollout", "kind", "old", "new", "fate"])
+        done.append(checked)
+    if any(one["state"] == "ready" for one in done):
+        call.out.say("Nothing is changed yet. Use --apply.")
+    columns = ["id", "collection", "state", "checked", "outcomes", "untrainable", "counts", "applied", "skipped"]
+    call.out.rows(done, [*columns, "exports"])
+
+
 def _wait_for(call: Call, path: str, ends: set[str]) -> dict[str, Any]:
     with call.out.progress(path) as advance:
 
         def show(row: Any) -> None:
-            advance(row.get("verified", row.get("considered", 0)), row["total"], "")
+            done = next((row[name] for name in ("verified", "considered", "checked") if name in row), 0)
+            advance(done, row["total"], "")
 
         row: dict[str, Any] = call.gym.settle(path, {*ends, "failed", "cancelled"}, None, 0.5, show)
     if row["state"] not in ends:

@@ -1,0 +1,79 @@
+"""Find the pairs, exports and reviews that used rollouts whose outcome a recheck changes, and mark them as stale."""
+
+from collections import Counter, defaultdict
+
+import msgspec
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from apps.exports.export_filters import Filters
+from apps.exports.export_selection import choose_rollouts
+from apps.exports.exported_pairs import find_refusal
+from apps.exports.models import Export
+from apps.gym.exporters.registry import FORMATS, find_format
+from apps.gym.trainability import Ledger
+from apps.pairs.models import PairSet, PreferencePair
+from apps.reviews.models import Review, RewardOverride
+from apps.rollouts.models import Recheck, Rollout, RolloutChange
+
+_WRITTEN = (Export.State.READY, Export.State.WRITING)
+
+
+def find_rollouts(recheck: Recheck) -> QuerySet[Rollout]:
+    """Return the rollouts whose outcome changes. Other changes make nothing stale."""
+    changes = recheck.changes.filter(kind=RolloutChange.Kind.OUTCOME).exclude(fate=RolloutChange.Fate.SKIPPED)
+    return Rollout.objects.filter(pk__in=changes.order_by().values("rollout"))
+
+
+def find_pairs(recheck: Recheck) -> QuerySet[PreferencePair]:
+    """Return the pairs with a side whose outcome changes."""
+    sides = find_rollouts(recheck).order_by().values("pk")
+    return PreferencePair.objects.filter(Q(chosen__in=sides) | Q(rejected__in=sides))
+
+
+def find_reviews(recheck: Recheck) -> QuerySet[Review]:
+    """Return the reviews of rollouts whose outcome changes. A recheck never changes them."""
+    ids = find_rollouts(recheck).order_by().values("pk")
+    of_items = Q(item__in=Review.objects.filter(item__entries__rollout__in=ids).order_by().values("item"))
+    return Review.objects.filter(of_items | Q(rollout__in=ids))
+
+
+def find_overrides(recheck: Recheck) -> QuerySet[RewardOverride]:
+    """Return the active overrides of rollouts whose outcome changes. A recheck never changes them."""
+    return RewardOverride.objects.filter(rollout__in=find_rollouts(recheck).order_by().values("pk"), ended_at=None)
+
+
+def find_exports(recheck: Recheck) -> list[int]:
+    """Return the ids of the exports that used a rollout whose outcome changes.
+
+    An export stores no list of its rollouts, so its selection runs again. Call it before the changes are written.
+    """
+    rollouts = dict(find_rollouts(recheck).order_by().values_list("pk", "finished_at"))
+    if not rollouts:
+        return []
+    of_pairs = PairSet.objects.filter(pairs__in=find_pairs(recheck)).order_by().values("pk")
+    own = Q(collection=recheck.collection_id, pair_set=None)
+    exports = Export.objects.filter(own | Q(pair_set__in=of_pairs), state__in=_WRITTEN, format__in=FORMATS)
+    return [export.pk for export in exports.order_by("pk") if _uses(export, recheck, set(rollouts))]
+
+
+def _uses(export: Export, recheck: Recheck, changed: set[int]) -> bool:
+    format, filters = find_format(export.format), msgspec.convert(export.filters, Filters)
+    if export.pair_set_id is not None:
+        pairs = find_pairs(recheck).filter(pair_set=export.pair_set_id).select_related("chosen__task", "rejected")
+        # The missing traces are the last reason that is checked.
+        return any(find_refusal(pair, filters, defaultdict(list), Counter()) == "no_trace" for pair in pairs)
+    tasks = find_rollouts(recheck).order_by().values("task")
+    chunks = choose_rollouts(export.collection, filters, format=format, ledger=Ledger(), tasks=tasks)
+    used = (one for chunk in chunks for chosen in chunk for one in (*chosen.rollouts, *chosen.attempted))
+    return any(one.id in changed and one.finished_at and one.finished_at <= export.touched_at for one in used)
+
+
+def mark_stale(recheck: Recheck, rollouts: list[int]) -> None:
+    """Mark the pairs of these rollouts with their sets, and the exports of the recheck, in the caller's transaction."""
+    now, reason = timezone.now(), f"Recheck #{recheck.pk} changed rollouts that it used."
+    marks = {"stale_at": now, "stale_reason": reason}
+    pairs = PreferencePair.objects.filter(Q(chosen__in=rollouts) | Q(rejected__in=rollouts))
+    sets = PairSet.objects.filter(pk__in=pairs.order_by().values("pair_set"))
+    for stale in (pairs, sets, Export.objects.filter(pk__in=recheck.exports)):
+        stale.filter(stale_at=None).update(**marks)

@@ -1,0 +1,12 @@
+"""The version of the rules that derive columns and links of a rollout from its events."""
+
+RULES = 1
+"""Increase it with every change of a rule, so that the overview lists the collections that need a recheck.
+
+0 stands for the rules of GymWeb 0.2.
+"""
+
+
+def current_rules() -> int:
+    """Return the version of the rules that new collections are stored under."""
+    return RULES
