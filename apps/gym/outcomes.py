@@ -151,7 +151,7 @@ MASK_FIELDS = ("mask_sample", "failure_kind", "failure_reason")
 def read_mask(verdict: Mapping[str, Any]) -> str:
     """Return why a verdict masks its attempt, or an empty string.
 
-    Fields are those of NeMo Gym 0.7 (`BaseVerifyResponse`): with `mask_sample`, the reward is no measurement of the
+    The fields are from NeMo Gym 0.7 (`BaseVerifyResponse`): with `mask_sample`, the reward is no measurement of the
     model. `failure_kind` names the reason but masks nothing by itself. Older servers set `mask_sample` in
     `instance_config`.
     """

@@ -65,7 +65,7 @@ REASONS: dict[str, Reason] = {
         (
             "flagged",
             "with redactions not reviewed",
-            "Credentials were redacted, and nobody has reviewed the redactions.",
+            "Credentials were redacted, and the redactions are not reviewed.",
             "include_flagged",
             "flag:credentials",
         ),

@@ -28,7 +28,7 @@ def read_trainability(collection: Collection) -> Trainability:
 def measure_trainability(collection: Collection, outcomes: Iterable[Outcome]) -> Trainability:
     """Return the ledger from counted outcomes. Reasons apply in the order of `find_reason`.
 
-    Tokens are those of rollouts with a reward.
+    Only tokens of rollouts with a reward count.
     """
     outcomes = list(outcomes)
     dropped: Counter[str] = Counter()
