@@ -11,6 +11,7 @@ SEED ?= $(shell date +%s)
 EXAMPLES ?= 50
 # Tests start hundreds of processes: without its bytecode each would spend a second on compiling GymWeb.
 unexport PYTHONDONTWRITEBYTECODE
+export PYTEST_ADDOPTS ?= --durations 25
 # What is installed is remembered by the content of the locks, since a checkout changes times but not contents.
 LOCK := $(shell cat requirements.txt | cksum | cut -d ' ' -f 1)
 LOCK_DEV := $(shell cat requirements.txt requirements-dev.txt | cksum | cut -d ' ' -f 1)
@@ -21,7 +22,7 @@ INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-agents test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels sbom format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-containers test-vllm test-agents test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels sbom format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -59,35 +60,33 @@ screenshots: $(INSTALLED_DEV) ## the pictures of docs/use/tour.md and docs/use/e
 test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# Tests of one file share a server and what earlier ones stored: they run in order, in one process. Containers change the
-# network of the machine, at which Chromium gives up its requests: they run before the browsers.
-test-slow: $(INSTALLED_DEV) ## containers, browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -m slow tests/containers
+# Tests of one file share a server and what earlier ones stored: they run in order, in one process.
+test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/containers --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
-test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
-	FAULTS=full $(BIN)/python -m pytest -n 2 -v -rP --durations 10 tests/faults --ignore=tests/faults/test_throttling_models.py
-	FAULTS=full $(BIN)/python -m pytest -v -rP tests/faults/test_throttling_models.py
+test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved; FAULTS=full runs the full size
+	$(BIN)/python -m pytest -n 2 -v -rP tests/faults --ignore=tests/faults/test_throttling_models.py
+	$(BIN)/python -m pytest -v -rP tests/faults/test_throttling_models.py
 
 fuzz: $(INSTALLED_DEV) ## the API against its own schema, with boundary values and another seed; SEED=1 EXAMPLES=100 choose
 	FUZZ_SEED=$(SEED) FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_PHASES=examples,coverage,fuzzing $(BIN)/python -m pytest -q -rP tests/fuzz
 
+# Each builds the environments it needs, and records the content that it passed with for .ci/run.
+test-containers: $(INSTALLED_DEV) ## as root with Podman: the image, compose.yaml, an upgrade from the version before
+	$(BIN)/python scripts/suites.py run containers
+
 test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, many rollouts at once, a server that is killed
-	@$(PYTHON) scripts/build_environment.py vllm
-	$(BIN)/python -m pytest -q -rP tests/vllm
+	$(BIN)/python scripts/suites.py run vllm
 
 test-agents: $(INSTALLED_DEV) ## the examples of agent frameworks with a scripted model: every API, streamed and not
-	@$(PYTHON) scripts/build_environment.py agents
-	$(BIN)/python -m pytest -q -rP -m slow tests/agent_sdks
+	$(BIN)/python scripts/suites.py run agents
 
 test-tracking: $(INSTALLED_DEV) ## runs in a real MLflow server and in files of W&B, Trackio and TensorBoard; pushes to a stand-in for the Hugging Face Hub
-	@$(PYTHON) scripts/build_environment.py tracking
-	$(BIN)/python -m pytest -q -rP tests/tracking
+	$(BIN)/python scripts/suites.py run tracking
 
 test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, two steps of each trainer, what its loss sees
-	@$(PYTHON) scripts/build_environment.py trainers
-	$(BIN)/python -m pytest -q -rP tests/trainers
+	$(BIN)/python scripts/suites.py run trainers
 
 test-receivers: $(INSTALLED_DEV) ## real Phoenix and MLflow servers store exported traces
 	@$(PYTHON) scripts/build_environment.py phoenix

@@ -60,17 +60,23 @@ def no_name_is_known(monkeypatch):
     monkeypatch.setattr(lookups, "look_up", lambda host, port, **given: [])
 
 
-@pytest.fixture(autouse=True)
-def settings_of_tests(monkeypatch):
-    """All tests of a process would count as one caller: those of the rates set their own. And WhiteNoise looks at
-    every static file once for each test client, unless it is to look for one when that is asked for."""
-    # Otherwise one request in 200 deletes old counts, and makes one query more than the tests that count them expect.
-    monkeypatch.setattr("apps.accounts.tallies.SWEEP_ONE_IN", 2**62)
-    # Otherwise the first request of each session makes more queries than the tests that count them expect.
-    monkeypatch.setattr("apps.accounts.sessions.session_activity.touch_session", lambda request: None)
-    # Not by the fixture `settings`: tests of judges have parameters of that name.
-    with override_settings(API_RATE=0, API_ADDRESS_RATE=0, MIN_FREE_BYTES=0, WHITENOISE_AUTOREFRESH=True):
-        yield
+@pytest.fixture(autouse=True, scope="session")
+def settings_of_tests():
+    """Replace settings that would slow tests down, or that tests would share. A test of such a setting sets its own.
+
+    All tests of a process would count as one caller. A real password hash takes a quarter of a second. By default,
+    WhiteNoise lists all static files for each test client.
+    """
+    fast = {"PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"], "WHITENOISE_AUTOREFRESH": True}
+    with pytest.MonkeyPatch.context() as patch:
+        # Otherwise one request in 200 deletes old counts, and makes one query more than the tests that count them
+        # expect.
+        patch.setattr("apps.accounts.tallies.SWEEP_ONE_IN", 2**62)
+        # Otherwise the first request of each session makes more queries than the tests that count them expect.
+        patch.setattr("apps.accounts.sessions.session_activity.touch_session", lambda request: None)
+        # Not by the fixture `settings`: tests of judges have parameters of that name.
+        with override_settings(API_RATE=0, API_ADDRESS_RATE=0, MIN_FREE_BYTES=0, **fast):
+            yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -12,8 +13,12 @@ from tests.bill_of_materials import ROOT, read_packages, write_bill
 pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
 
 
-def test_the_bill_lists_the_locked_packages_with_their_addresses(tmp_path: Path):
-    bill = write_bill(tmp_path)
+@pytest.fixture(scope="module")
+def bill(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return write_bill(tmp_path_factory.mktemp("bill"))
+
+
+def test_the_bill_lists_the_locked_packages_with_their_addresses(bill: dict[str, Any]):
     locked = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert len(locked) > 50
     assert read_packages(bill) == dict(locked)
@@ -22,8 +27,10 @@ def test_the_bill_lists_the_locked_packages_with_their_addresses(tmp_path: Path)
     assert (bill["bomFormat"], about["name"], about["version"]) == ("CycloneDX", "gymweb", settings.VERSION)
 
 
-def test_the_bill_is_the_same_each_time_and_names_no_private_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_bill_is_the_same_each_time_and_names_no_private_index(
+    bill: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:password@index.example.org/simple")
-    bill = write_bill(tmp_path)
-    assert "example.org" not in json.dumps(bill)
-    assert bill == write_bill(tmp_path)
+    again = write_bill(tmp_path)
+    assert "example.org" not in json.dumps(again)
+    assert again == bill

@@ -24,11 +24,6 @@ OLD, NEW = "an old pass phrase", "quite another pass phrase"
 UNSAFE = ["POST", "PUT", "PATCH", "DELETE"]
 
 
-@pytest.fixture(autouse=True)
-def _cheap_password_hashes(settings):
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def signed_in(user: User) -> Client:
     client = Client()
     reply = client.post("/sign-in/", {"username": user.username, "password": OLD})

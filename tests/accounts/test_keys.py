@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from apps.accounts.api_keys import NotYourKey, create_api_key, find_api_key, revoke_api_key
-from apps.accounts.models import ApiKey, AuditEntry, Role
+from apps.accounts.models import ApiKey, AuditEntry, Role, Scope
 from apps.accounts.permissions import Permission, key_may
 from tests.factories import make_user
 
@@ -43,6 +43,12 @@ def test_an_expired_key_a_revoked_key_and_the_key_of_a_closed_account_are_refuse
     _, closed_token = create_api_key(user=closed, name="closed", scopes=["admin"])
     revoke_api_key(api_key=revoked, user=user)
     assert [find_api_key(token) for token in (expired_token, revoked_token, closed_token)] == [None, None, None]
+
+
+def test_no_scope_lets_a_key_make_keys_or_manage_users():
+    api_key, _ = create_api_key(user=make_user(Role.ADMIN), name="all", scopes=Scope.values)
+    denied = (Permission.OWN_ACCOUNT, Permission.ACCOUNTS)
+    assert {permission for permission in Permission if not key_may(api_key, permission)} == set(denied)
 
 
 def test_only_its_owner_or_an_admin_revokes_a_key():

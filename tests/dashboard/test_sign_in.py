@@ -14,11 +14,6 @@ pytestmark = pytest.mark.django_db
 PASSWORD = "a long enough pass phrase"
 
 
-@pytest.fixture(autouse=True)
-def _cheap_password_hashes(settings):
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def test_a_stranger_is_sent_to_sign_in_and_back(client: Client):
     make_user(username="ada", password=PASSWORD)
     gate = client.get(reverse("dashboard:account"))

@@ -30,7 +30,7 @@ LONGEST = 600.0
 
 
 def size(short: int, full: int) -> int:
-    """How large a scenario is: `make test-faults` runs the full form, plain `pytest` the short one."""
+    """How large a scenario is: `FAULTS=full` selects the full form."""
     return full if FULL else short
 
 

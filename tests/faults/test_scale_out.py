@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from scripts.servers import Redis
 from tests.deadlines import DEADLINE
-from tests.faults.installation import ROOT, Installation, size, wait_until
+from tests.faults.installation import ROOT, Installation, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +121,7 @@ def test_a_page_of_another_web_process_follows_live_polls_without_redis_and_is_l
     (one, planner), (other, shower) = (cluster.serve("--no-worker") for _ in range(2))
     workers = [cluster.worker(64) for _ in range(2)]
     cluster.wait_finished(planned["warm"], seconds=30)
-    rung = notification_ms(cluster, planner, key, size(5, 20))
+    rung = notification_ms(cluster, planner, key, 20)
     assert ask(planner, "/readyz", "") == (200, '{"ready": true, "missing": {}}')
     collection = plan(planner, key, policy_model="slow", repeats=1_000, concurrency=16)
     with sync_playwright() as playwright:
@@ -130,7 +130,7 @@ def test_a_page_of_another_web_process_follows_live_polls_without_redis_and_is_l
         watched.wait(watched.frames, 2, 15, "the first frames")
         live_from, seen, began = len(watched.frames), watched.ended(), time.monotonic()
         wait_until(lambda: watched.ended() > seen, 15, "the page shows what the workers do")
-        wait_until(lambda: watched.ended() >= 0 and time.monotonic() - began > size(4, 10), 20, "some seconds of it")
+        wait_until(lambda: watched.ended() >= 0 and time.monotonic() - began > 10, 20, "some seconds of it")
         per_second = (len(watched.frames) - live_from) / (time.monotonic() - began)
         assert 0 < per_second <= 5.5
         assert measured(shower, key, "gymweb_websocket_connections") == [1.0]
@@ -145,7 +145,7 @@ def test_a_page_of_another_web_process_follows_live_polls_without_redis_and_is_l
         assert ask(planner, "/readyz", "")[0] == 503
         polled_after = watched.wait(watched.polls, 2, 20, "two polls without Redis")
         wait_until(lambda: watched.ended() > seen, 10, "the page shows progress by polling")
-        unrung = notification_ms(cluster, planner, key, size(3, 10))
+        unrung = notification_ms(cluster, planner, key, 10)
         assert late.frames == []
         assert late.wait(late.polls, 1, 15, "a page opened without Redis polls") >= 0
 

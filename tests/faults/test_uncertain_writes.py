@@ -7,7 +7,7 @@ import time
 import pytest
 
 from scripts.servers import Postgres, free_port
-from tests.faults.installation import FULL, LEASE, Installation, size
+from tests.faults.installation import LEASE, Installation, size
 from tests.faults.judging import judge
 
 pytestmark = pytest.mark.slow
@@ -25,14 +25,14 @@ def plan(cluster: Installation, rollouts: int) -> int:
     )["all"]
 
 
-@pytest.mark.skipif(not FULL, reason="in the full form only: make test-faults")
 def test_a_table_locked_longer_than_a_lease_expires_no_lease(cluster: Installation, show) -> None:
-    rollouts = 1_500
+    rollouts = size(600, 1_500)
     collection = plan(cluster, rollouts)
     workers = [cluster.worker(32) for _ in range(2)]
     cluster.wait_ended(rollouts // 4, collection, seconds=60)
     with cluster.connection() as connection, connection.transaction():
         connection.execute("LOCK TABLE rollouts_rollout IN ACCESS EXCLUSIVE MODE")
+        assert cluster.ended(collection) < rollouts
         time.sleep(2.5 * LEASE)
     cluster.wait_finished(collection, seconds=60)
     figures = judge(cluster, collection)

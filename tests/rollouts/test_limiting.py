@@ -34,6 +34,7 @@ def quick_engine(settings):
     ("limit", "used", "reason"),
     [
         ({"max_tokens": 100}, {"input_tokens": 60, "output_tokens": 40}, "max_tokens"),
+        ({"max_tokens": 100}, {"input_tokens": 60, "output_tokens": 30, "judge_tokens": 10}, "max_tokens"),
         ({"max_cost": 0.5}, {"cost": 0.5}, "max_cost"),
     ],
 )

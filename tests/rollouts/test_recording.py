@@ -50,6 +50,7 @@ def counters(collection_id):
 def test_an_earlier_attempt_of_the_same_worker_is_refused():
     worker, [claim] = claimed()
     record([end(claim, "queued")])
+    assert Rollout.objects.get(pk=claim.rollout_id).finished_at is None
     [again] = claim_rollouts(lease=worker.pk, slots=Slots(1))
     assert (again.rollout_id, again.attempt) == (claim.rollout_id, claim.attempt + 1)
     before = counters(claim.collection_id)

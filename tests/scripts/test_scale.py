@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.servers import ServerMissing, postgres, redis
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_lists_are_measured_over_filled_rollouts(tmp_path):
-    try:
-        with postgres(), redis():
-            pass
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
+def test_lists_are_measured_over_filled_rollouts():
     sizes = ["--rollouts", "800", "--requests", "2", "--only", "of a collection"]
     done = subprocess.run(
         [sys.executable, "-m", "scripts.measure_lists", *sizes],
@@ -26,6 +19,8 @@ def test_lists_are_measured_over_filled_rollouts(tmp_path):
         text=True,
         check=False,
     )
+    if "ServerMissing: " in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode in {0, 1}, done.stderr  # 1 where a budget was missed, which is for `make test-scale` to tell
     assert (lines[0]["rollouts"] > 1100, lines[-1]["measured"]) == (True, "lists")

@@ -202,6 +202,21 @@ def test_reasoning_is_in_its_field_inline_or_left_out():
     ]
 
 
+@pytest.mark.parametrize(("reward", "label"), [(0.25, True), (0.249, False)])
+def test_a_reward_of_the_threshold_is_labelled_good(reward, label):
+    format = FORMATS["trl_kto"]
+    [row] = format.rows(attempt(reward=reward), resolve_options(format, {"good_from": 0.25}))
+    assert row["label"] is label
+
+
+@pytest.mark.parametrize(("asked", "said"), [(False, False), (True, True), (None, True)])
+def test_parallel_calls_are_allowed_unless_the_task_says_otherwise(asked, said):
+    made = attempt()
+    made.task["responses_create_params"]["parallel_tool_calls"] = asked
+    [row] = FORMATS["openai_sft"].rows(made, resolve_options(FORMATS["openai_sft"], {}))
+    assert row["parallel_tool_calls"] is said
+
+
 def test_tools_in_the_system_message_equal_the_column():
     column, system = (
         next(iter(FORMATS["trl_sft"].rows(attempt(), resolve_options(FORMATS["trl_sft"], {"tools": tools}))))

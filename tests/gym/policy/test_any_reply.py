@@ -461,6 +461,16 @@ def test_text_that_cannot_begin_the_key_is_passed_on_at_once():
     assert passed_on(["One ", "two ", "s", "ix."], as_text) == ["One ", "two ", "six."]
 
 
+def test_arguments_of_parallel_calls_are_passed_on_apart():
+    parts = []
+    calls = [{"index": at, "id": f"call_{at}", "function": {"name": "f", "arguments": ""}} for at in (0, 1)]
+    pieces = [{"index": at, "function": {"arguments": text}} for at, text in ((0, '"sk-te'), (1, 'st"'), (0, '"'))]
+    body = stream(*(delta(tool_calls=[each]) for each in (*calls, *pieces)), delta("tool_calls"))
+    ask(body, content_type="text/event-stream", on_delta=parts.append)
+    arguments = [(each.number, each.text) for each in parts if each.kind == "arguments"]
+    assert arguments == [(0, '"'), (0, "sk-te"), (1, 'st"'), (0, '"')]
+
+
 def test_each_part_of_a_stream_is_passed_on_before_the_next_begins():
     kinds = []
     chunks = [as_reasoning("so s"), as_text("It is sk-"), as_arguments('{"a":"sk-te'), as_arguments('st"}')]

@@ -26,6 +26,7 @@ CASES = [
     ({}, {}, "", 0.0),
     (LENIENT, {}, r"\boxed{it is PCR}", 1.0),
     (LENIENT, {}, r"\boxed{PCR or Karyotyping}", 0.0),
+    (LENIENT, {}, r"\boxed{PCR or Southern blotting}", 0.0),
     (COLON, {}, "Answer: B\nAnswer: A", 1.0),
     (COLON, {}, "Answer: pcr", 1.0),
     (COLON, {}, "it is B", 0.0),

@@ -109,6 +109,24 @@ def test_signs_of_a_search_language_are_text(text):
         assert "This text has no letters or digits to search for" in str(refusal)
 
 
+@pytest.mark.parametrize(
+    ("asked", "rewards"),
+    [
+        ("reward:0.5", [0.5]),
+        ("reward:>0.5", [0.75, 1.0]),
+        ("reward:<=0.5", [0.25, 0.5]),
+        ("reward:0.5..1", [0.5, 0.75, 1.0]),
+        ("reward:>0.5..1", [0.75, 1.0]),
+        ("reward:0.5..<1", [0.5, 0.75]),
+        ("-reward:0.5..1", [0.25, None]),
+    ],
+)
+def test_numbers_are_compared_with_both_ends_of_a_range(asked, rewards):
+    collection = make_collection()
+    made = {make_rollout(collection, reward=reward).pk: reward for reward in (0.25, 0.5, 0.75, 1.0, None)}
+    assert [made[pk] for pk in found(asked)] == rewards
+
+
 def test_negated_words_leave_rollouts_out():
     has, lacks = said("alpha beta"), said("beta gamma")
     assert found("-alpha") == [lacks.pk]
