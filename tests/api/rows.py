@@ -178,7 +178,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "pair-sets": make_pair_set,
     "pairs": make_pair,
     "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
-    "rechecks": lambda: Recheck.objects.create(collection=make_collection(), rules=RULES),
     "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
     "saved-views": make_shared_view,
@@ -205,4 +204,5 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "hub-pushes": make_push,
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
     "scans": make_scan,
+    "rechecks": lambda: Recheck.objects.create(collection=make_collection(), rules=RULES),
 }

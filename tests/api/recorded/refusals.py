@@ -85,11 +85,9 @@ WITH_A_MESSAGE = [
     FilterTooSlow,
     CannotSteer,
     ImportRefused,
-    RecheckRefused,
     ReverifyRefused,
     RemovalRefused,
     CannotApply,
-    CannotSteerRecheck,
     PairingRefused,
     CannotCancel,
     PairSetInUse,
@@ -129,7 +127,6 @@ WITH_A_MESSAGE = [
     exceptions.NotAuthenticated,
 ]
 WITH_A_FIELD = [
-    RecheckRefused,
     ReverifyRefused,
     RemovalRefused,
     PairingRefused,
@@ -178,4 +175,6 @@ REFUSALS: list[Exception] = [
     RunNotActive(MESSAGE),
     TrackerChanged(MESSAGE),
     PushRefused(MESSAGE, "field"),
+    RecheckRefused(MESSAGE, "field"),
+    CannotSteerRecheck(MESSAGE),
 ]
