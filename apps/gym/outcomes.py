@@ -155,6 +155,8 @@ def read_mask(verdict: Mapping[str, Any]) -> str:
     model. `failure_kind` names the reason but masks nothing by itself. Older servers set `mask_sample` in
     `instance_config`.
     """
+    if not verdict:  # most verdicts of the engine
+        return ""
     config = verdict.get("instance_config")
     if not verdict.get("mask_sample") and not (isinstance(config, Mapping) and config.get("mask_sample")):
         return ""

@@ -149,17 +149,23 @@ class RolloutStats:
 
     def counts(self) -> dict[str, Any]:
         """Return the columns of a rollout with the numbers of turns, tool calls and captured tokens."""
-        names = ("turns", "tool_calls", "tool_errors", "sampled_tokens", "trainable_tokens")
-        return {name: _count(getattr(self, name)) for name in names}
+        return {
+            "turns": self.turns,
+            "tool_calls": self.tool_calls,
+            "tool_errors": self.tool_errors,
+            "sampled_tokens": self.sampled_tokens,
+            "trainable_tokens": self.trainable_tokens,
+        }
 
     def outcome(self) -> dict[str, Any]:
         """Return the columns of a rollout that follow from its verification; none without a verification."""
         verified = self.verification
         if verified is None:
             return {}
+        masked = verified.masked
         return {
-            "reward": verified.counted_reward,
-            "masked": _storable(verified.masked),
+            "reward": None if masked or verified.reward is None else float(verified.reward),
+            "masked": masked,
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "answer": _storable(comparable_answer(self.last_reply, verified.details)),
