@@ -133,8 +133,9 @@ def test_a_backup_during_a_running_collection_restores(source: Installation, tar
             assert hashlib.sha256(content).hexdigest() == file["sha256"]
             assert content.count(b"\n") == file["rows"] == 50
     send_part(port, key, half, ROWS[HALF:], offset=HALF)
-    loaded = Api(port, key).post(f"uploads/{half}/finish/?wait=true", {})
-    assert (loaded["state"], loaded["accepted"]) == ("ready", 40)
+    Api(port, key).post(f"uploads/{half}/finish/", {})
+    loaded = f"SELECT accepted FROM tasks_upload WHERE id = {half} AND state = 'ready'"
+    wait_until(lambda: target.rows(loaded) == [(40,)], 30, target.tell)
     assert "Stop all processes" in manage(target, "restore", backups, "--replace", fails=True)
     assert target.leave(restored) == [0]
     assert "Restored" in manage(target, "restore", backups, "--replace")
