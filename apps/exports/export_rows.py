@@ -25,7 +25,7 @@ from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.courses import completion_fingerprint
 from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.exact_prompts import restore_prompts
-from apps.gym.traces.graph import main_line
+from apps.gym.traces.graph import TraceGraph, main_line
 from apps.gym.traces.items import TaskRow, input_items
 from apps.gym.traces.tokens import read_shape
 from apps.gym.trainability import Dropped, Ledger, Trainability, count_trained, find_unit
@@ -90,8 +90,7 @@ class RowReader:
         """Yield rows up to `max_rows`."""
         for source_rows in self._read_sources():
             self.ledger.use(len(source_rows.rows))
-            if isinstance(source_rows.source, Attempt) and (trained := count_trained(source_rows.rows)) is not None:
-                self._count_tokens(source_rows.source, trained)
+            self._count_tokens(source_rows.source, count_trained(source_rows.rows))
             yield source_rows
             if self._rows_left is not None:
                 self._rows_left -= len(source_rows.rows)
@@ -105,12 +104,19 @@ class RowReader:
         """Return what may be trained on, as far as the rows were read."""
         return self.ledger.summarize(find_unit(self.format.row_kind), grammar=self._grammar)
 
-    def _count_tokens(self, attempt: Attempt, trained: int) -> None:
-        calls = [event for event in attempt.events if isinstance(event, ModelCall) and event.tokens is not None]
-        sampled = sum(read_shape(event.tokens).generated for event in calls if event.tokens is not None)
-        self.ledger.count_tokens(sampled=max(sampled, trained), trainable=trained)
-        if not trained:
-            self._grammar = self._grammar or name_grammar(attempt.events)
+    def _count_tokens(self, source: Attempt | Preference | TaskPrompt, trained: int | None) -> None:
+        """Count the tokens of the exported paths: those in the loss, and those that a grammar may have forced."""
+        if not isinstance(source, Attempt) or "grammar_calls" not in self.format.choices or _is_masked(source):
+            return
+        graph = TraceGraph(source.events)
+        path = {"main": graph.main_leaf, "longest": graph.longest_leaf}.get(self._options.branches)
+        events = source.events if path is None or self.format.keeps_all else graph.line(path)
+        forced = [event.tokens for event in events if isinstance(event, ModelCall) and event.grammar and event.tokens]
+        count = sum(read_shape(tokens).generated for tokens in forced) if self._options.grammar_calls == "mask" else 0
+        if trained is not None or count:
+            self.ledger.count_tokens(sampled=(trained or 0) + count, trainable=trained or 0)
+        if count and not trained:
+            self._grammar = self._grammar or name_grammar(events)
 
     def _read_sources(self) -> Iterator[SourceRows]:
         if self.format.row_kind == "preferences":
@@ -243,7 +249,7 @@ class RowReader:
             )
         except Dropped as why:
             self.ledger.drop(why.reason)
-            if isinstance(source, Attempt) and why.reason == "all_tokens_masked":
+            if why.reason == "all_tokens_masked":
                 self._count_tokens(source, 0)
             return None
         except orjson.JSONEncodeError:
@@ -331,6 +337,11 @@ def _reward_of(rollout: Candidate, events: list[TraceUnion]) -> float:
         return rollout.reward
     verified = (event.reward for event in reversed(events) if isinstance(event, Verification))
     return next((reward for reward in verified if reward is not None), 0.0)
+
+
+def _is_masked(attempt: Attempt) -> bool:
+    verified = [event for event in attempt.events if isinstance(event, Verification)]
+    return bool(verified and verified[-1].masked)
 
 
 def _fingerprint_of(events: list[TraceUnion]) -> str:

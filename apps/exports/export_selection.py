@@ -98,7 +98,7 @@ def choose_rollouts(
                 chosen.attempted = rollouts
             else:
                 ledger.drop("not_selected", len(rollouts) - len(selected))
-                chosen.rollouts = _choose(selected, filters, ledger, keeps_masked=format.keeps_all)
+                chosen.rollouts = _choose(selected, filters, ledger, keeps_masked=format.keeps_masked)
             chunk.append(chosen)
         yield chunk
 

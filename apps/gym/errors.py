@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal, Self
 
-from apps.gym.outcomes import ErrorKind
+from apps.gym.outcomes import OUTCOMES, ErrorKind
 
 RefusedBy = Literal["rate_limit", "quota"]
 """Why an endpoint accepts no calls for now: it throttles, or its quota is used up."""
@@ -23,6 +23,9 @@ class GymError(Exception):
     is_misconfigured: bool = False
     refused_by: RefusedBy | None = None
     retry_after: float | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.transient = OUTCOMES[cls.kind].retried != "no"
 
     def permanent(self) -> Self:
         """Mark the error as permanent: every further attempt would fail the same way. Return it."""
@@ -83,8 +86,9 @@ class AgentLost(GymError):
 
 
 class TimedOut(GymError):
-    """A call with all its retries, or the whole rollout, exceeded its time limit."""
+    """A call with all its retries, or the whole rollout, exceeded its time limit.
+
+    It is not retried: another attempt would take just as long.
+    """
 
     kind = "timed_out"
-    # Another attempt would take just as long.
-    transient = False

@@ -158,12 +158,19 @@ def read_mask(verdict: Mapping[str, Any]) -> str:
     if not verdict:  # most verdicts of the engine
         return ""
     config = verdict.get("instance_config")
-    if not verdict.get("mask_sample") and not (isinstance(config, Mapping) and config.get("mask_sample")):
+    if not _is_set(verdict.get("mask_sample")) and not (
+        isinstance(config, Mapping) and _is_set(config.get("mask_sample"))
+    ):
         return ""
     kind = verdict.get("failure_kind")
     if not isinstance(kind, str):
         return MASKED
     return "".join(one for one in kind if one.isprintable())[:MAX_MASK].strip() or MASKED
+
+
+def _is_set(value: object) -> bool:
+    """Return the value of a Boolean field as NeMo Gym's models read it: they also accept words."""
+    return value.strip().lower() in {"true", "t", "yes", "y", "on", "1"} if isinstance(value, str) else bool(value)
 
 
 def mask_fields(verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +205,6 @@ NEMO_GYM_FAILURES: dict[str, ErrorKind] = {
     "persistence_failed": "environment_error",
     "cohort_incomplete": "verifier_error",
     # Labels of failures files (`_ng_failure_class`) that are not among the shared names.
-    "environment_server_failed": "environment_error",
     "infrastructure_error": "environment_error",
     "harbor_failed": "agent_error",
     "permanent": "verifier_error",

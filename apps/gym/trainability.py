@@ -46,7 +46,13 @@ REASONS: dict[str, Reason] = {
         "rollout",
         ("not_finished", "not finished", "The rollout is queued or running.", "", "status:queued,running"),
         ("failed", "failed", "The rollout failed, so it has no reward.", "", "status:failed"),
-        ("judge_failed", "failed in the judge", "The judge failed, so the rollout has no reward.", "reverification"),
+        (
+            "judge_failed",
+            "failed in the judge",
+            "The judge failed, so the rollout has no reward.",
+            "reverification",
+            "error:judge_error",
+        ),
         ("cancelled", "cancelled", "A user cancelled the rollout.", "", "status:cancelled"),
         (
             MASKED,
@@ -60,14 +66,14 @@ REASONS: dict[str, Reason] = {
             "without a reward",
             "The rollout completed without a reward.",
             "reviewer",
-            "flag:unscored -flag:masked",
+            "flag:unscored -flag:masked,credentials,truncated",
         ),
         (
             "flagged",
             "with redactions not reviewed",
             "Credentials were redacted, and the redactions are not reviewed.",
             "include_flagged",
-            "flag:credentials",
+            "flag:credentials status:completed -flag:masked",
         ),
         ("redacted", "with redacted credentials", "Credentials were redacted.", "include_redacted", "flag:redacted"),
         ("below_min_reward", "below the minimum reward", "The reward is below min_reward.", "min_reward"),
@@ -76,7 +82,7 @@ REASONS: dict[str, Reason] = {
             "cut off by a limit",
             "The rollout was cut off, so it does not show how to end.",
             "include_truncated",
-            "flag:truncated",
+            "flag:truncated -flag:masked,credentials",
         ),
         ("not_selected", "not selected by the filter", "The filter or the list of rollouts leaves it out.", "q"),
         ("no_trace", "without a trace", "The trace was deleted or never stored."),
@@ -236,8 +242,8 @@ def find_reason(
     """Return why a rollout is left out, as far as its columns tell, or an empty string."""
     if row.status != "completed":
         return row.status if row.status in {"failed", "cancelled"} else "not_finished"
-    if row.masked:
-        return "" if include_masked else MASKED
+    if row.masked and not include_masked:
+        return MASKED
     if row.flagged and not include_flagged:
         return "flagged"
     if min_reward is not None and row.reward is not None and row.reward < min_reward:
@@ -245,7 +251,7 @@ def find_reason(
     if not include_truncated and row.stop_reason not in ENDED_BY_ITSELF:
         return "truncated"
     # Last, because a verdict of reviewers can replace a reward.
-    return "no_reward" if row.reward is None else ""
+    return "no_reward" if row.reward is None and not row.masked else ""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,10 +397,11 @@ def _left_out(name: str, count: int) -> LeftOut:
 
 
 def describe(found: Trainability) -> str:
-    """Return the summary in one sentence: "of 64 rollouts 60 rows with 1,234 trainable tokens"."""
-    parts = [f"of {found.considered:,} {found.unit} {found.used if found.rows is None else found.rows:,}"]
-    parts.append("are usable" if found.rows is None else "rows")
+    """Return the summary in one sentence: "Rows: 60, from 58 of 64 rollouts, with 1,234 trainable tokens"."""
+    rows = "" if found.rows is None else f"Rows: {found.rows:,}, from "
+    parts = [f"{rows}{found.used:,} of {found.considered:,} {found.unit}"]
     if found.trainable_tokens is not None:
+        parts[-1] += ","
         parts.append(f"with {found.trainable_tokens:,} trainable tokens")
     rest = [f"{one.count:,} {one.label}" for one in found.left_out if one.level != "token"]
     return " ".join(parts) + (f"; left out: {', '.join(rest)}" if rest else "")

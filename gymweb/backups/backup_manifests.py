@@ -64,6 +64,8 @@ def digest_secret_key(created_at: str) -> str:
 def read_manifest(backup: Path) -> Manifest:
     """Return the manifest of a backup. Raise BackupError."""
     try:
+        if (backup / MANIFEST).exists() and not (backup / MANIFEST).is_file():
+            raise BackupError(f"The manifest of {backup} is not a file. Choose another backup.")
         manifest = msgspec.json.decode((backup / MANIFEST).read_bytes(), type=Manifest)
     except FileNotFoundError:
         raise BackupError(f"{backup} is not a complete backup: it has no {MANIFEST}. Choose another one.") from None

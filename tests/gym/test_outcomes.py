@@ -63,6 +63,8 @@ def test_a_rollout_has_one_outcome_once_it_has_ended(columns, name):
         ({"reward": 0.0, "mask_sample": False, "failure_kind": "session_lost"}, ""),
         ({"reward": 0.0, "failure_kind": "session_lost"}, ""),
         ({"reward": 0.0}, ""),
+        ({"reward": 1.0, "mask_sample": "false"}, ""),
+        ({"reward": 0.0, "mask_sample": "True"}, "masked"),
         ({"instance_config": {"mask_sample": True}, "failure_kind": "agent_timeout"}, "agent_timeout"),
         ({"instance_config": {"mask_sample": False}}, ""),
         ({"instance_config": "mask_sample"}, ""),
@@ -78,6 +80,8 @@ def test_failures_of_nemo_gym_have_the_error_kind_of_their_stage_or_their_name()
     assert read_nemo_gym_failure("lab:out_of_paper", "verification") == "verifier_error"
     assert read_nemo_gym_failure("lab:judge_asleep") == "judge_error"
     assert read_nemo_gym_failure("lab:out_of_paper") == "environment_error"
+    assert read_nemo_gym_failure("environment_server_failed", "agent") == "agent_error"
+    assert read_nemo_gym_failure("environment_server_failed") == "environment_error"
 
 
 def test_words_of_other_programs_lead_to_known_outcomes():

@@ -78,7 +78,8 @@ def test_a_reason_reads_well(reason):
         ({"status": "running"}, "not_finished", {}),
         ({"status": "failed"}, "failed", {}),
         ({"status": "cancelled"}, "cancelled", {}),
-        ({"reward": None, "masked": "provider_oom_killed", "flagged": True}, MASKED, {"include_masked": True}),
+        ({"reward": None, "masked": "provider_oom_killed"}, MASKED, {"include_masked": True}),
+        ({"reward": None, "masked": "x", "flagged": True}, MASKED, {"include_masked": True, "include_flagged": True}),
         ({"flagged": True}, "flagged", {"include_flagged": True}),
         ({"reward": 0.5}, "below_min_reward", {"min_reward": 0.5}),
         ({"stop_reason": "max_steps"}, "truncated", {"include_truncated": True}),
@@ -110,7 +111,8 @@ def test_the_summary_adds_up_and_lists_the_most_frequent_reason_first():
     assert found.considered == found.used + sum(one.count for one in found.left_out if one.level != "token")
     assert (found.notice, found.grammar) == ("", "")
     assert describe(found) == (
-        "of 5 rollouts 2 rows with 4 trainable tokens; left out: 3 masked by the verifier, 1 cut off by a limit"
+        "Rows: 2, from 1 of 5 rollouts, with 4 trainable tokens; "
+        "left out: 3 masked by the verifier, 1 cut off by a limit"
     )
 
 

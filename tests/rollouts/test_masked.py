@@ -1,12 +1,14 @@
 """Masked rollouts: kept and shown, but in no metric, pair or training row. The rewards are those of NeMo Gym 0.7."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import orjson
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from apps.environments.models import Adapter
 from apps.exports.export_jobs import write_export
@@ -17,11 +19,14 @@ from apps.gym.serving.aggregating import aggregate_metrics
 from apps.gym.traces.events import Verification
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import count_pairs
+from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.figure_blocks import count_marked_blocks
 from apps.rollouts.metrics.task_profiles import profile_tasks
 from apps.rollouts.metrics.trainable_rollouts import read_trainability
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import FigureMark, Rollout
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
+from apps.rollouts.steering.controls import resolve_flags
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.dashboard.pages import signed_in
 from tests.factories import (
@@ -41,8 +46,10 @@ from tests.rollouts.work import plan
 pytestmark = pytest.mark.django_db
 GOLDEN = json.loads((Path(__file__).parents[1] / "nemo_gym" / "golden" / "masked_metrics.json").read_text())
 MASK = {"reward": 0.0, "mask_sample": True, "failure_kind": "provider_oom_killed", "failure_reason": "137"}
-KEEPING = [slug for slug, one in FORMATS.items() if one.keeps_all]
-TRAINING = [slug for slug, one in FORMATS.items() if not one.keeps_all and one.row_kind not in ("tasks", "preferences")]
+KEEPING = [slug for slug, one in FORMATS.items() if one.keeps_masked]
+TRAINING = [
+    slug for slug, one in FORMATS.items() if not one.keeps_masked and one.row_kind not in ("tasks", "preferences")
+]
 
 
 def masked_trace(answer="4", reward=0.0):
@@ -183,6 +190,49 @@ def test_formats_of_nemo_gym_keep_masked_rollouts_as_theirs_do(slug, tmp_path, s
         assert [(one.reward, one.masked) for one in rollouts_of(again)] == [(None, "provider_oom_killed")]
 
 
+def test_only_nemo_gyms_formats_keep_masked_rollouts():
+    assert KEEPING == ["nemo_gym_rollouts", "nemo_gym_inputs"]
+
+
+def test_other_filters_apply_to_masked_rollouts_too(tmp_path, settings):
+    settings.EXPORTS_DIR = tmp_path
+    collection = make_collection(state="completed")
+    order = ExportOrder(format="nemo_gym_rollouts", collection=collection, filters={"include_truncated": False})
+    export = queue_export(order)
+    masked_rollout(collection, flagged=True)
+    masked_rollout(collection, stop_reason="max_steps")
+    written = write_export(export=export)
+    assert (written.rows, written.manifest["counts"]["dropped"]) == (0, {"flagged": 1, "truncated": 1})
+
+
+def test_a_nested_mask_does_not_stay_in_the_task():
+    config = {"mask_sample": True, "kept": 1}
+    imported = import_these(as_file({**stored_row(), "instance_config": config}, stored_row()))
+    first, second = rollouts_of(imported)
+    assert [(one.reward, one.masked) for one in (first, second)] == [(None, "masked"), (1.0, "")]
+    assert first.task.row["instance_config"] == {"kept": 1}
+
+
+def test_the_ledger_follows_reviewed_redactions_in_cached_blocks():
+    collection = make_collection(state="completed", total=2)
+    for _ in range(2):
+        make_rollout(collection, flagged=True)
+    mark_changed((collection.pk, task) for task in collection.version.tasks.values_list("pk", flat=True))
+    FigureMark.objects.update(marked_at=timezone.now() - timedelta(hours=1))
+    assert count_marked_blocks()
+    assert read_trainability(collection).used == 0
+    resolve_flags(collection=collection)
+    assert read_trainability(collection).used == 2
+
+
+def test_a_ledger_without_traces_uses_nothing():
+    collection = make_collection(state="completed", total=1, traces_deleted_at=timezone.now())
+    make_rollout(collection, sampled_tokens=3, trainable_tokens=3)
+    found = read_trainability(collection)
+    assert (found.used, found.trainable_tokens) == (0, None)
+    assert [one.reason for one in found.left_out] == ["no_trace"]
+
+
 def test_an_imported_row_is_masked_even_if_its_task_has_the_same_field():
     row = {**stored_row(), **MASK}
     dataset = make_dataset([{**make_row("What is 2 + 2?", "4"), "mask_sample": True}])
@@ -193,7 +243,7 @@ def test_an_imported_row_is_masked_even_if_its_task_has_the_same_field():
 def test_the_ledger_of_a_collection_counts_each_rollout_once():
     collection = make_collection(state="running", total=8)
     masked_rollout(collection, flagged=True)
-    make_rollout(collection)
+    make_rollout(collection, sampled_tokens=5, trainable_tokens=3)
     make_rollout(collection, flagged=True, stop_reason="max_steps")
     make_rollout(collection, reward=None, stop_reason="max_steps")
     make_rollout(collection, reward=None)
@@ -201,7 +251,7 @@ def test_the_ledger_of_a_collection_counts_each_rollout_once():
     make_rollout(collection, status="failed", error_kind="timed_out", reward=None, stop_reason="", sampled_tokens=9)
     make_rollout(collection, status="queued", reward=None, stop_reason="", attempt=0, finished_at=None)
     found = read_trainability(collection)
-    assert (found.considered, found.used, found.sampled_tokens, found.trainable_tokens) == (8, 1, 7, 3)
+    assert (found.considered, found.used, found.sampled_tokens, found.trainable_tokens) == (8, 1, 5, 3)
     counts = {one.reason: one.count for one in found.left_out}
     assert counts == {
         "truncated": 2,
@@ -210,11 +260,11 @@ def test_the_ledger_of_a_collection_counts_each_rollout_once():
         "no_reward": 1,
         "failed": 1,
         "not_finished": 1,
-        "grammar": 4,
+        "grammar": 2,
     }
     for one in found.left_out:
-        if one.filter and one.reason not in ("flagged", "truncated", "no_reward"):
-            assert filter_rollouts(Rollout.objects.all(), one.filter).count() == one.count
+        if one.filter:
+            assert filter_rollouts(Rollout.objects.all(), one.filter).count() == one.count, one.reason
 
 
 def test_the_page_and_the_rollout_say_that_it_is_masked():

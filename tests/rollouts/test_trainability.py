@@ -108,8 +108,7 @@ def test_a_run_with_strict_tools_says_everywhere_that_nothing_is_trainable(tmp_p
         order = ExportOrder(format=slug, collection=collection, filters={"min_reward": None, "dedupe": False})
         preview, export = preview_rows(prepare_export(order)), write_export(export=queue_export(order))
         assert export.manifest["trainability"] == msgspec.to_builtins(preview.trainability)
-        if slug != "nemo_gym_rollouts":
-            assert preview.trainability.notice.startswith(notice)
+        assert preview.trainability.notice.startswith(notice)
 
     assert collection.agent.strict_tools == "declared"
     answered = client.post(f"/agents/{collection.agent.slug}/never-strict/")

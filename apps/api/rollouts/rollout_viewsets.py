@@ -54,6 +54,10 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
         help_text="Number of redacted credentials by kind.",
     )
 
+    outcome = serializers.CharField(
+        read_only=True, help_text="Stop reason, error kind, `masked` or `cancelled`; empty until the rollout has ended."
+    )
+
     class Meta:
         model = Rollout
         fields = [
@@ -69,6 +73,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "model_version",
             "reward",
             "components",
+            "outcome",
             "stop_reason",
             "masked",
             "error_kind",

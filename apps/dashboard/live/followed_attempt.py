@@ -113,7 +113,7 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark) -> dict[str, Any]:
         # Comments are about the latest attempt: earlier ones have other events with the same numbers.
         "may_comment": is_latest and user_may(reader, Permission.COMMENT),
         "error_seq": place_of_error(rollout, attempt) if rollout.error_kind else None,
-        "cause": OUTCOMES[rollout.error_kind].sentence if rollout.error_kind else "Failed",
+        "cause": OUTCOMES[rollout.outcome].sentence if rollout.outcome else "",
         "components": sorted(rollout.components.items()),
         "seconds": _seconds(rollout),
         "capture": find_capture(rollout, attempt),

@@ -8,7 +8,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.accounts.job_retries import progress_fields
-from apps.exports.rechecks.stale_outputs import find_exports, mark_stale
+from apps.exports.rechecks.stale_outputs import find_exports, mark_exports_made_meanwhile, mark_stale
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
@@ -88,8 +88,8 @@ def _check_one(recheck: Recheck, rollout: Rollout, *, is_imported: bool) -> Roll
 def _write_changes(owner: Owner, recheck: Recheck) -> None:
     if not recheck.done:
         # Exports that were made since the check.
-        recheck.exports = find_exports(recheck)
-        owner.write(exports=recheck.exports)
+        recheck.exports, recheck.applied_from = find_exports(recheck), timezone.now()
+        owner.write(exports=recheck.exports, applied_from=recheck.applied_from)
     left = recheck.changes.filter(fate="").order_by("pk")
     while chunk := list(left[:CHUNK]):
         process_exit.check()
@@ -108,7 +108,9 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
     rows = Rollout.objects.select_for_update(of=("self",)).select_related("task")
     rollouts = rows.in_bulk([change.rollout_id for change in chunk])
     is_imported = _is_imported(recheck.collection)
-    written = [one for one in chunk if _write_one(rollouts[one.rollout_id], one, is_imported=is_imported)]
+    # Rollouts may have been deleted since the chunk was read.
+    left = [one for one in chunk if one.rollout_id in rollouts]
+    written = [one for one in left if _write_one(rollouts[one.rollout_id], one, is_imported=is_imported)]
     recheck.changes.filter(pk__in=[change.pk for change in chunk]).update(fate=Fate.SKIPPED)
     recheck.changes.filter(pk__in=[change.pk for change in written]).update(fate=Fate.APPLIED)
     mark_changed((recheck.collection_id, rollouts[change.rollout_id].task_id) for change in written)
@@ -161,6 +163,7 @@ def _queue_reverifications(recheck: Recheck) -> str:
 def _complete(owner: Owner, recheck: Recheck, *, message: str = "") -> None:
     with transaction.atomic():
         owner.write(state=State.APPLIED, finished_at=timezone.now(), message=message)
+        mark_exports_made_meanwhile(recheck)
         if recheck.rules == RULES and not recheck.changes.filter(fate=Fate.SKIPPED).exists():
             Collection.objects.filter(pk=recheck.collection_id).update(rules_version=RULES)
     announce_collection(recheck.collection_id)

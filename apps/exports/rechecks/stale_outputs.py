@@ -69,6 +69,16 @@ def _uses(export: Export, recheck: Recheck, changed: set[int]) -> bool:
     return any(one.id in changed and one.finished_at and one.finished_at <= export.touched_at for one in used)
 
 
+def mark_exports_made_meanwhile(recheck: Recheck) -> None:
+    """Mark the exports that were made while the changes were written: they may have old and new values."""
+    if recheck.applied_from is None or not find_rollouts(recheck).exists():
+        return
+    of_pairs = PairSet.objects.filter(pairs__in=find_pairs(recheck)).order_by().values("pk")
+    used = Q(collection=recheck.collection_id, pair_set=None) | Q(pair_set__in=of_pairs)
+    made = Export.objects.filter(used, created_at__gte=recheck.applied_from, stale_at=None)
+    made.update(stale_at=timezone.now(), stale_reason=f"Recheck #{recheck.pk} changed rollouts while it was made.")
+
+
 def mark_stale(recheck: Recheck, rollouts: list[int]) -> None:
     """Mark the pairs of these rollouts with their sets, and the exports of the recheck, in the caller's transaction."""
     now, reason = timezone.now(), f"Recheck #{recheck.pk} changed rollouts that it used."

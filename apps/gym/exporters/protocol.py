@@ -283,6 +283,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """True if rows are made of captured token IDs."""
     keeps_all: bool = False
     """True if the format is for archives and re-verification. Then exports include held-out tasks."""
+    keeps_masked: bool = False
+    """True if rows of masked rollouts say that they are masked, so that their reader leaves them out."""
     reads_graph: bool = False
     """True if rows are made of whole traces, with all branches of a graph."""
     omits_tokens: bool = False

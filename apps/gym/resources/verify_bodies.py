@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from apps.gym.errors import GymError, JudgeError, VerifierError
-from apps.gym.outcomes import mask_fields, read_nemo_gym_failure
+from apps.gym.errors import AgentFailed, EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
+from apps.gym.outcomes import NEMO_GYM_FAILURES, ErrorKind, mask_fields
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
 from apps.gym.storable import is_number
@@ -18,6 +18,12 @@ _MAX_DETAIL = 20_000
 _MAX_DETAILS = 64_000
 _MOST_COMPONENTS = 200
 _LONGEST_NAME = 200
+
+
+_ERRORS: dict[ErrorKind, type[GymError]] = {
+    error.kind: error for error in (AgentFailed, EnvironmentFault, JudgeError, TimedOut, VerifierError)
+}
+"""Errors of the failure classes that a verifier may report."""
 
 
 def parse_object(body: bytes, told: str, kind: type[GymError], read: Callable[[bytes], Any] = orjson.loads) -> Any:
@@ -34,14 +40,14 @@ def parse_object(body: bytes, told: str, kind: type[GymError], read: Callable[[b
 def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
     """Return the reward in a reply of `/verify`.
 
-    Raises VerifierError if there is none, and JudgeError if the server reports a failed judge: such a reply has reward
-    0.0, which is not a score.
+    Raises VerifierError if there is none, and the error of the failure class that the server reports: such a reply has
+    reward 0.0, which is not a score.
     """
     verdict = parse_object(reply, f"{source}: the reply of /verify", VerifierError)
     failure = verdict.get("_ng_failure_class")
     if failure:
         told = verdict.get("_ng_failure_judge_error") or verdict.get("failure_reason") or "no reason given"
-        error = JudgeError if read_nemo_gym_failure(str(failure)) == "judge_error" else VerifierError
+        error = _ERRORS.get(NEMO_GYM_FAILURES.get(str(failure), "verifier_error"), VerifierError)
         raise error(f"{source}: the verifier failed ({failure}): {_shorten(str(told))}")
     if verdict.get("verification_skipped") is True:
         raise VerifierError(f"{source}: the reply has a placeholder instead of a reward, because verification is off")

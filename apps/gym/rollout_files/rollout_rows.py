@@ -191,7 +191,7 @@ def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[Tra
 
 
 def _failed(row: dict[str, Any], events: list[TraceUnion], failure: str, model: str) -> StoredAttempt:
-    kind = read_nemo_gym_failure(failure, str(row.get("stage") or ""))
+    kind = read_nemo_gym_failure(failure, str(row.get("_ng_failure_stage") or row.get("stage") or ""))
     told = row.get("_ng_failure_judge_error") or row.get("failure_reason") or row.get("_ng_failure_message") or failure
     text = f"{failure}: {told}" if told != failure else failure
     events.append(ErrorRaised(kind=kind, message=text))

@@ -53,6 +53,9 @@ def own_task(row: Mapping[str, Any]) -> TaskRow:
     named = verifier_fields(row)
     said = _VERIFIERS_SAY if named is None else named
     task = {key: value for key, value in row.items() if not is_of_attempt(key) and key not in said}
+    if isinstance(config := task.get("instance_config"), dict) and "mask_sample" in config:
+        # NeMo Gym's agents write the mask of an attempt into the task's configuration, too.
+        task["instance_config"] = {key: value for key, value in config.items() if key != "mask_sample"}
     if named is None:
         return task
     ours = row.get(OURS)

@@ -62,6 +62,7 @@ class RolloutStats:
 
     __slots__ = (
         "_first_lineages",
+        "_requests",
         "cache_write_tokens",
         "cached_tokens",
         "calls_without_usage",
@@ -96,6 +97,7 @@ class RolloutStats:
         self.verification: Verification | None = None
         self.tools: dict[str, tuple[int, int, float]] = {}
         self.last_reply: list[Item] = []
+        self._requests: dict[int, tuple[int, int]] = {}
         self._first_lineages: dict[int, tuple[int, list[Item]]] = {}
 
     def add(self, event: TraceUnion) -> None:
@@ -112,8 +114,16 @@ class RolloutStats:
                 self.calls_without_usage += lacks_usage(event)
                 if event.tokens is not None:
                     sampled = _count_sampled(event.tokens)
+                    if event.retry_of:
+                        # The last of several calls with the same request counts.
+                        earlier = self._requests.get(event.retry_of, (0, 0))
+                        self.sampled_tokens -= earlier[0]
+                        self.trainable_tokens -= earlier[1]
+                    trainable = 0 if event.grammar else sampled
                     self.sampled_tokens += sampled
-                    self.trainable_tokens += 0 if event.grammar else sampled
+                    self.trainable_tokens += trainable
+                    if event.call:
+                        self._requests[event.retry_of or event.call] = (sampled, trainable)
             case ToolResult():
                 self.tool_calls += 1
                 self.tool_errors += bool(event.error)

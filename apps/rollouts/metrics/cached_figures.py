@@ -4,6 +4,7 @@ Small collections are measured on each request. Cached figures are fresh while t
 because every change of a figure also changes a counter.
 """
 
+import hashlib
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,7 +23,7 @@ from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.rollouts.metrics.labels import Facet
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.metrics.page_figures import STATE, PageFigures, count_running, measure_page
-from apps.rollouts.models import Collection, KeptFigures, Recheck, Reverification
+from apps.rollouts.models import Collection, KeptFigures, Recheck, Reverification, Rollout
 
 Figures = TypeVar("Figures")
 Owner = Collection | PolicyModel
@@ -152,9 +153,12 @@ def _fingerprint(owner: Owner) -> str:
     sums = collections.order_by().aggregate(places=Count("pk"), **{name: Sum(name, default=0) for name in _COUNTERS})
     applied = Reverification.objects.filter(collection__in=collections, applied__gt=0).order_by()
     sums |= applied.aggregate(applied=Sum("applied", default=0), applications=Count("pk"))
+    rollouts = Rollout.objects.filter(collection__in=collections)
+    sums["flagged"] = rollouts.filter(flagged=True).count()
+    sums["traces"] = collections.filter(traces_deleted_at=None).count()
     rechecks = Recheck.objects.filter(collection__in=collections).order_by()
     sums |= rechecks.aggregate(rechecked=Sum("applied", default=0))
-    return " ".join([f"v{_FORM}", *(f"{name}={value!r}" for name, value in sums.items())])[:300]
+    return hashlib.sha256(repr((_FORM, *sums.items())).encode()).hexdigest()
 
 
 @background_job(thread="figures", waiting=lambda: KeptFigures.objects.filter(wanted_at__isnull=False))

@@ -28,7 +28,7 @@ def read_trainability(collection: Collection) -> Trainability:
 def measure_trainability(collection: Collection, outcomes: Iterable[Outcome]) -> Trainability:
     """Return the ledger from counted outcomes. Reasons apply in the order of `find_reason`.
 
-    Only tokens of rollouts with a reward count.
+    Tokens are counted of the used rollouts, or of all completed ones if none of their tokens is trainable.
     """
     outcomes = list(outcomes)
     dropped: Counter[str] = Counter()
@@ -45,16 +45,26 @@ def measure_trainability(collection: Collection, outcomes: Iterable[Outcome]) ->
             else:
                 dropped["truncated"] += row["count"] - row["masked"] - row["flagged"]
     considered = add_up(outcomes, "count")
-    sampled, trainable = add_up(outcomes, "sampled_sum"), add_up(outcomes, "trainable_sum")
+    used = considered - dropped.total()
+    if collection.traces_deleted_at:
+        dropped["no_trace"], used = used, 0
+    usable = [row for row in outcomes if row["stop_reason"] in ENDED_BY_ITSELF] if used else []
+    ended = [row for row in outcomes if row["status"] == Rollout.Status.COMPLETED]
+    has_none = bool(add_up(ended, "sampled_sum")) and not add_up(ended, "trainable_sum")
     return summarize(
         "rollouts",
         considered=considered,
-        used=considered - dropped.total(),
+        used=used,
         dropped=dropped,
-        sampled_tokens=sampled or None,
-        trainable_tokens=trainable if sampled else None,
-        grammar=_find_grammar(collection) if sampled and not trainable else "",
+        # If no token of any rollout is trainable, all are counted: even rollouts that are left out show the cause.
+        sampled_tokens=add_up(ended, "sampled_sum") if has_none else add_up(usable, "used_sampled") or None,
+        trainable_tokens=0 if has_none else _known(usable),
+        grammar=_find_grammar(collection) if has_none else "",
     )
+
+
+def _known(usable: list[Outcome]) -> int | None:
+    return add_up(usable, "used_trainable") if add_up(usable, "used_sampled") else None
 
 
 def _find_grammar(collection: Collection) -> str:

@@ -50,6 +50,7 @@ class Recheck(RetriedJob):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="rechecks"
     )
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
+    applied_from = models.DateTimeField(null=True, blank=True, help_text="When the first change was written")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -8,7 +8,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Cast
 
 from apps.accounts.stored_json import StoredJSONField
-from apps.gym.outcomes import ERROR_KINDS, MAX_MASK, STOP_REASONS
+from apps.gym.outcomes import ERROR_KINDS, MAX_MASK, STOP_REASONS, find_outcome
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.gym.traces.graph import TraceGraph
@@ -196,6 +196,13 @@ class Rollout(models.Model):
 
     def __str__(self) -> str:
         return f"rollout {self.pk} ({self.status})"
+
+    @property
+    def outcome(self) -> str:
+        """Return the name of the outcome (apps.gym.outcomes), empty until the rollout has ended."""
+        columns = {"stop_reason": self.stop_reason, "error_kind": self.error_kind, "masked": self.masked}
+        found = find_outcome(status=self.status, **columns)
+        return found.name if found else ""
 
     @property
     def repeat_number(self) -> int:

@@ -51,7 +51,7 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
     # The links of an imported trace come from its file. Redacted requests are no longer those that the client sent.
     if not (is_imported or rollout.redactions):
         changed.update(relink(events))
-    if is_imported and (masked := _read_imported_mask(events, rollout.task.row)):
+    if is_imported and _made_its_task(rollout) and (masked := _read_imported_mask(events, rollout.task.row)):
         changed.update(masked)
     for position, event in changed.items():
         events[position] = event
@@ -71,6 +71,17 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
         events={graph.seqs[position]: event for position, event in changed.items()},
         needs_verification=bool(links) and _conversation(graph) != _conversation(TraceGraph(events, graph.seqs)),
     )
+
+
+def _made_its_task(rollout: Rollout) -> bool:
+    """Return True for the first imported rollout of its task. Its row became the task, with the fields of the mask.
+
+    Other rows of the task stored only their differences, so that a row with the same mask and one without any look
+    alike.
+    """
+    return not Rollout.objects.filter(
+        collection=rollout.collection_id, task=rollout.task_id, pk__lt=rollout.pk
+    ).exists()
 
 
 def _kind(derived: Mapping[str, Any], new: Mapping[str, Any]) -> Kind:

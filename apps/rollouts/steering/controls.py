@@ -232,7 +232,11 @@ def restore_collection(*, collection: Collection, user: User | None = None) -> C
 def resolve_flag(*, rollout: Rollout, user: User | None = None) -> Rollout:
     """Resolve the flag, so that exports include the trace again. Idempotent."""
     counts = rollout.redactions
-    update_row(rollout, {"flagged": False}, only={"flagged": True}, user=user, action="rollout.flag_resolved", **counts)
+    with transaction.atomic():
+        update_row(
+            rollout, {"flagged": False}, only={"flagged": True}, user=user, action="rollout.flag_resolved", **counts
+        )
+        mark_changed([(rollout.collection_id, rollout.task_id)])
     return rollout
 
 
@@ -241,8 +245,10 @@ def resolve_flags(*, collection: Collection, user: User | None = None) -> int:
     ended = [Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED]
     flagged = Rollout.objects.filter(collection=collection, flagged=True, status__in=ended).order_by("pk")
     total = 0
-    while chunk := list(flagged.values_list("pk", flat=True)[:CHUNK]):
-        total += Rollout.objects.filter(pk__in=chunk, flagged=True).update(flagged=False)
+    while chunk := dict(flagged.values_list("pk", "task_id")[:CHUNK]):
+        with transaction.atomic():
+            total += Rollout.objects.filter(pk__in=chunk, flagged=True).update(flagged=False)
+            mark_changed((collection.pk, task_id) for task_id in chunk.values())
     if total:
         record(user=user, action="collection.flags_resolved", target=f"collection {collection.pk}", rollouts=total)
     return total

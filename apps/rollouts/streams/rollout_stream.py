@@ -230,7 +230,7 @@ class RolloutStream:
         found = read_trainability(self._collection)
         if self._grammar_calls == "keep":
             left_out = [one for one in found.left_out if one.level != "token"]
-            found = replace(found, trainable_tokens=found.sampled_tokens, left_out=left_out, notice="")
+            found = replace(found, trainable_tokens=found.sampled_tokens, left_out=left_out, notice="", grammar="")
         elif found.sampled_tokens is None:
             found = replace(found, notice=foresee_trainability(self._collection))
         return {**_counts(self._collection), "trainability": msgspec.to_builtins(found)}
@@ -261,7 +261,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str = "mask") -> dict[str, Any]:
     """Return the fields of an ended rollout that a trainer needs.
 
-    `left_out` is the reason why it may not be trained on (apps.gym.trainability); cut rollouts may be.
+    `left_out` is the reason why it is left out by default (apps.gym.trainability).
 
     Prompt, tools and items are those of the main path. The prompt is that of the task row, not masked.
     `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read. With
@@ -282,7 +282,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
         "task_index": task.index,
         "external_id": task.external_id,
         **{name: getattr(rollout, name) for name in names},
-        "left_out": find_reason(rollout, include_truncated=True),
+        "left_out": find_reason(rollout),
         "model_version": rollout.model_version,
         **{name: getattr(rollout, name) for name in figures},
         "prompt": prompt_items(events),

@@ -111,8 +111,7 @@ class Command(BaseCommand):
         for row in preview.rows:
             self.stdout.write(json.dumps(row, ensure_ascii=False))
         more = f" Stopped after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
-        told = describe(preview.trainability)
-        self.stderr.write(f"{told[0].upper()}{told[1:]}.{more}")
+        self.stderr.write(f"{describe(preview.trainability)}.{more}")
         if preview.trainability.notice:
             self.stderr.write(preview.trainability.notice)
         if preview.credentials:
