@@ -6,6 +6,7 @@ which refuses unknown ones.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
@@ -254,7 +255,8 @@ def find_reason(
     return "no_reward" if row.reward is None and not row.masked else ""
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
     """A reason with the number of sources (or tokens) that it leaves out."""
 
     reason: str
@@ -266,7 +268,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     filter: str
 
 
-class Trainability(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Trainability:
     """What may be trained on. `considered` is `used` plus the counts of `left_out` that are not tokens.
 
     `rows` is None where nothing was converted to rows. Tokens are None for rows without token IDs: `sampled_tokens`
@@ -280,7 +283,7 @@ class Trainability(msgspec.Struct, frozen=True, kw_only=True):
     rows: int | None = None
     sampled_tokens: int | None = None
     trainable_tokens: int | None = None
-    left_out: list[LeftOut] = []
+    left_out: list[LeftOut] = field(default_factory=list)
     notice: str = ""
     grammar: str = ""
 

@@ -150,12 +150,14 @@ _COUNTERS = ("total", "completed", "failed", "cancelled", "retried", "rewarded",
 def _fingerprint(owner: Owner) -> str:
     """Return a fingerprint that changes whenever a figure may change: counters and applied jobs."""
     collections = Collection.objects.filter(pk=owner.pk) if isinstance(owner, Collection) else owner.collections.all()
-    sums = collections.order_by().aggregate(places=Count("pk"), **{name: Sum(name, default=0) for name in _COUNTERS})
+    traced = Count("pk", filter=Q(traces_deleted_at=None))
+    sums = collections.order_by().aggregate(
+        places=Count("pk"), traced=traced, **{name: Sum(name, default=0) for name in _COUNTERS}
+    )
     applied = Reverification.objects.filter(collection__in=collections, applied__gt=0).order_by()
     sums |= applied.aggregate(applied=Sum("applied", default=0), applications=Count("pk"))
     rollouts = Rollout.objects.filter(collection__in=collections)
     sums["flagged"] = rollouts.filter(flagged=True).count()
-    sums["traces"] = collections.filter(traces_deleted_at=None).count()
     rechecks = Recheck.objects.filter(collection__in=collections).order_by()
     sums |= rechecks.aggregate(rechecked=Sum("applied", default=0))
     return hashlib.sha256(repr((_FORM, *sums.items())).encode()).hexdigest()

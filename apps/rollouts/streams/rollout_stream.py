@@ -6,6 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connection
 from django.db.models import Q
 from django.utils import timezone
-from msgspec.structs import replace
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
