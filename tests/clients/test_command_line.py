@@ -111,6 +111,8 @@ def test_rollouts_go_out_and_come_back_with_the_same_rewards(signed_in: CommandL
     assert (report["total"], report["mean_reward"]) == (8, json.loads(collected)["mean_reward"])
     again, said = signed_in.gymweb("reverify", str(report["id"]), "--json")
     assert (json.loads(again)["verified"], json.loads(again)["changed"], said) == (8, 0, "")
+    [checked] = rows(signed_in, "recheck", str(report["id"]), "--apply")
+    assert (checked["state"], checked["checked"], checked["outcomes"], checked["exports"]) == ("applied", 8, 0, [])
 
 
 def answer(shell: CommandLine, *words: str) -> Any:

@@ -14,6 +14,8 @@ from gymweb_client.cli.fields import load_operations
 from gymweb_client.cli.transcripts import describe_events
 from gymweb_client.synchronous import GymWeb
 
+_MOST_IDS = 50
+
 
 def login(call: Call) -> None:
     """Check an API key against the server and store both as a profile. The key is read from the terminal, from
@@ -88,11 +90,21 @@ def recheck(
             checked = _wait_for(call, path, {"applied"})
         if not call.out.as_json:
             call.out.rows(call.gym.pages(f"{path}changes/"), ["rollout", "kind", "old", "new", "fate"])
+            _say_affected(call, path)
         done.append(checked)
     if any(one["state"] == "ready" for one in done):
         call.out.say("Nothing is changed yet. Use --apply.")
     columns = ["id", "collection", "state", "checked", "outcomes", "untrainable", "counts", "applied", "skipped"]
     call.out.rows(done, [*columns, "exports"])
+
+
+def _say_affected(call: Call, path: str) -> None:
+    """Print the ids of everything that used a rollout with another outcome."""
+    for name in ("pairs", "exports", "reviews", "overrides"):
+        ids = [str(row["id"]) for row in call.gym.pages(f"{path}{name}/")]
+        if ids:
+            more = f" and {len(ids) - _MOST_IDS:,} more" if len(ids) > _MOST_IDS else ""
+            call.out.say(f"{name.capitalize()} of changed rollouts: {', '.join(ids[:_MOST_IDS])}{more}")
 
 
 def _wait_for(call: Call, path: str, ends: set[str]) -> dict[str, Any]:
