@@ -293,3 +293,14 @@ def test_a_recheck_is_refused_without_traces_and_in_the_wrong_state(collection):
     collection.refresh_from_db()
     with pytest.raises(RecheckRefused):
         queue_recheck(collection=collection)
+
+
+def test_only_the_imported_row_that_became_the_task_gets_its_mask():
+    row = {**make_row("What is 2 + 2?", "4"), "mask_sample": True, "failure_kind": "provider_oom_killed"}
+    collection = make_collection(dataset=make_dataset([row]))
+    first, second = make_rollout(collection, reward=0.0), make_rollout(collection, reward=1.0)
+    derived = derive_rollout(first, is_imported=True)
+    assert derived is not None
+    assert (derived.new["masked"], derived.new["reward"]) == ("provider_oom_killed", None)
+    kept = derive_rollout(second, is_imported=True)
+    assert kept is None or "reward" not in kept.new

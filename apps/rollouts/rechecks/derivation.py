@@ -51,7 +51,7 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
     # The links of an imported trace come from its file. Redacted requests are no longer those that the client sent.
     if not (is_imported or rollout.redactions):
         changed.update(relink(events))
-    if is_imported and _made_its_task(rollout) and (masked := _read_imported_mask(events, rollout.task.row)):
+    if is_imported and (masked := _read_imported_mask(events, rollout.task.row)) and _made_its_task(rollout):
         changed.update(masked)
     for position, event in changed.items():
         events[position] = event
