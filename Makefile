@@ -60,14 +60,15 @@ screenshots: $(INSTALLED_DEV) ## the pictures of docs/use/tour.md and docs/use/e
 test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# Tests of one file share a server and what earlier ones stored: they run in order, in one process.
+# Tests of one file share a server and what earlier ones stored: they run in order, in one process. A third process works
+# while others wait for browsers. By default, the files with one test would come last, and these take the longest.
 test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/containers --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m slow --ignore=tests/containers --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
 
-# What measures a rate runs by itself, since a busy machine uses less of it.
+# Most of their time is waiting. What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved; FAULTS=full runs the full size
-	$(BIN)/python -m pytest -n 2 -v -rP tests/faults --ignore=tests/faults/test_throttling_models.py
-	$(BIN)/python -m pytest -v -rP tests/faults/test_throttling_models.py
+	$(BIN)/python -m pytest -n 3 -v -rP tests/faults --ignore=tests/faults/test_throttling_models.py
+	$(BIN)/python -m pytest -n 3 -v -rP tests/faults/test_throttling_models.py
 
 fuzz: $(INSTALLED_DEV) ## the API against its own schema, with boundary values and another seed; SEED=1 EXAMPLES=100 choose
 	FUZZ_SEED=$(SEED) FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_PHASES=examples,coverage,fuzzing $(BIN)/python -m pytest -q -rP tests/fuzz

@@ -16,7 +16,7 @@ SEATS = 32
 
 
 def test_every_export_is_written_while_rollouts_and_an_upload_are_stored(embedded: Installation, show) -> None:
-    exports, rollouts, lines = size(5, 50), size(200, 5_000), size(2_000, 20_000)
+    exports, rollouts, lines = size(10, 50), size(200, 5_000), size(2_000, 20_000)
     _, tools = embedded.tools()
     of_stored = {"faults": [""] * 50, "model": "fast", "environment": "weather", "repeats": rollouts // 50}
     of_running = {"faults": [""] * 100, "model": "slow", "environment": "weather", "repeats": 200}
@@ -34,6 +34,8 @@ def test_every_export_is_written_while_rollouts_and_an_upload_are_stored(embedde
     server = embedded.start("serve", HERE / "eager_serve.py", "--port", port, "--seats", SEATS)
     embedded.wait_port(server, port)
     embedded.wait_finished(planned["stored"], seconds=300)
+    # At the start, all rollouts of a collection end at about the same time.
+    embedded.wait_ended(2 * SEATS, planned["running"], seconds=60)
     api = Api(port, planned["key"])
     ended_before, began = embedded.ended(planned["running"]), time.monotonic()
     for number in range(exports):
