@@ -106,9 +106,12 @@ def sweep_files() -> int:
 
 
 def _find_numbered(folder: Path, ending: str) -> list[Path]:
-    """Return the files that are named like those of an upload. Other files in the folder are not GymWeb's."""
+    """Return the files that are named like those of an upload. Other files in the folder are not GymWeb's.
+
+    Before the first upload, the folder may be missing.
+    """
     numbered = re.compile(rf"[0-9]+{re.escape(ending)}")
-    return [path for path in folder.iterdir() if numbered.fullmatch(path.name)]
+    return [path for path in folder.glob("*") if numbered.fullmatch(path.name)]
 
 
 def _state_of(path: Path) -> str | None:

@@ -350,3 +350,8 @@ def test_numbers_and_odd_keys_survive_being_mapped(dataset):
         '{"responses_create_params": {"input": [{"role": "user", "content": "q"}]}, "a.b": 1.1, '
         '"expected_answer": 12345678901234567890123}'
     )
+
+
+def test_before_the_first_upload_there_is_no_file_to_delete(settings, tmp_path):
+    settings.UPLOADS_DIR = tmp_path / "none"
+    assert sweep_files() == 0
