@@ -119,8 +119,8 @@ MUTATIONS = [
     Mutation(
         "pairs",
         "apps/gym/pairs/pair_rule.py",
-        "if not rule.include_redacted and attempt.redacted:",
-        "if rule.include_redacted and attempt.redacted:",
+        "include_flagged=rule.include_redacted, include_truncated",
+        "include_flagged=True, include_truncated",
         "tests/gym/test_pairs.py::test_every_attempt_that_is_left_out_has_its_reason",
     ),
     Mutation(
@@ -282,22 +282,19 @@ def run_tests(root: Path, paths: Iterable[str]) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 
 
-def apply_mutation(root: Path, one: Mutation) -> str:
-    """Put the bug into the file, and return the text before."""
-    path = root / one.path
-    text = path.read_text()
-    if text.count(one.old) != 1:
-        sys.exit(f"{one.path} contains this {text.count(one.old)} times, not once. Change the mutation:\n{one.old}")
-    path.write_text(text.replace(one.old, one.new))
-    return text
+def find_outdated(mutations: Iterable[Mutation]) -> list[str]:
+    """Return the paths and texts of bugs that do not fit the code any more."""
+    return [f"{one.path}: {one.old}" for one in mutations if (ROOT / one.path).read_text().count(one.old) != 1]
 
 
 def try_mutation(root: Path, one: Mutation) -> bool:
     """Return True if the tests find the bug. Exit if they cannot run."""
-    before = apply_mutation(root, one)
+    path = root / one.path
+    before = path.read_text()
+    path.write_text(before.replace(one.old, one.new))
     began = time.monotonic()
     done = run_tests(root, [one.tests])
-    (root / one.path).write_text(before)
+    path.write_text(before)
     if done.returncode not in {0, FAILED}:
         sys.exit(f"{one.tests} cannot run with the bug in {one.path}:\n{(done.stdout + done.stderr)[-3000:]}")
     is_found = done.returncode == FAILED
@@ -315,6 +312,8 @@ def main() -> None:
     if unknown := sorted(set(chosen) - set(areas)):
         parser.error(f"Unknown area {unknown[0]!r}. Choose from: {', '.join(areas)}.")
     mutations = [one for one in MUTATIONS if not chosen or one.area in chosen]
+    if outdated := find_outdated(mutations):
+        sys.exit("\n".join(["These texts do not occur once in their files. Change the mutations:", *outdated]))
     with tempfile.TemporaryDirectory(prefix="gymweb-mutations-") as folder:
         root = Path(folder)
         copy_working_tree(root)
