@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from django.apps import apps
 from django.db import transaction
 from django.db.models import F, Model, QuerySet
 from django.utils import timezone
@@ -26,6 +27,10 @@ Row = TypeVar("Row", bound=RetriedJob)
 QUIET = timedelta(minutes=5)
 """A job without a heartbeat for this long has lost its worker."""
 MAX_ATTEMPTS = 3
+IN_PROGRESS = frozenset(
+    {"applying", "computing", "deleting", "loading", "making", "running", "sending", "verifying", "writing"}
+)
+"""The states in which a RetriedJob has a worker."""
 
 
 class FencedOut(Exception):
@@ -103,6 +108,14 @@ def requeue_unresponsive(doing: QuerySet[Row], *, queued: str, lost: str = "work
         if _fail(row.filter(attempt__gte=MAX_ATTEMPTS), f"Its {lost} was lost {MAX_ATTEMPTS} times."):
             failed.append(job)
     return failed
+
+
+def let_go_of_all() -> None:
+    """Let the next worker take over every job in progress at once. Call this only while no process runs."""
+    for model in apps.get_models():
+        if issubclass(model, RetriedJob):
+            doing = model._default_manager.filter(state__in=IN_PROGRESS)
+            doing.update(touched_at=F("touched_at") - QUIET)
 
 
 def _fail(rows: QuerySet[Any], message: str) -> int:

@@ -14,6 +14,7 @@ from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import STATES_WITH_LEASE, release_lease
 from apps.rollouts.models import Collection, Worker
+from apps.tasks.fenced_jobs import let_go_of_all
 from apps.tasks.models import Dataset
 from gymweb.backups.backup_folders import find_backup
 from gymweb.backups.backup_manifests import (
@@ -142,9 +143,10 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _correct_rows(manifest: Manifest) -> None:
-    """Point exports to the folder of this installation, and queue rollouts that were running."""
+    """Point exports to the folder of this installation, and queue rollouts and jobs that were running."""
     old, new = Path(manifest.exports_folder), Path(settings.EXPORTS_DIR).absolute()
     for export in Export.objects.filter(path__startswith=f"{old}/").only("path"):
         Export.objects.filter(pk=export.pk).update(path=str(new / Path(export.path).relative_to(old)))
     for worker_id in Worker.objects.filter(state__in=STATES_WITH_LEASE).values_list("pk", flat=True):
         release_lease(worker_id=worker_id)
+    let_go_of_all()

@@ -204,8 +204,9 @@ class Installation:
         """Where everything stands, for a message."""
         counts = self.rows("SELECT collection_id, status, count(*) FROM rollouts_rollout GROUP BY 1, 2 ORDER BY 1, 2")
         workers = self.rows("SELECT id, pid, state, busy FROM rollouts_worker ORDER BY id")
+        exports = self.rows("SELECT id, state, attempt, message FROM exports_export ORDER BY id")
         logs = [f"{program.name} {program.pid}: {program.said[-1500:]}" for program in self.programs]
-        return "\n".join([f"rollouts {counts}", f"workers {workers}", *logs])
+        return "\n".join([f"rollouts {counts}", f"workers {workers}", f"exports {exports}", *logs])
 
 
 class Api:

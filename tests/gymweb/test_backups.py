@@ -5,13 +5,17 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 from msgspec import structs
 
+from apps.accounts.job_retries import RetriedJob
 from apps.exports.export_deletion import delete_export
-from apps.exports.export_jobs import write_export
+from apps.exports.export_jobs import write_export, write_queued_export
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.exports.models import Export
+from apps.tasks.fenced_jobs import IN_PROGRESS
 from apps.tasks.models import Upload
 from gymweb.backups import backup_writing
 from gymweb.backups.backup_folders import find_backup, name_part, read_folder
@@ -394,3 +398,22 @@ def test_restoring_into_an_installation_with_data_is_refused(var, backups):
         call_command("restore", str(backups))
     user.refresh_from_db()
     assert [path.read_bytes() for path in (var / "uploads").iterdir()] == [b"kept"]
+
+
+def test_an_export_in_progress_is_written_right_after_restoring(backups):
+    ready = make_export()
+    Export.objects.filter(pk=ready.pk).update(state=Export.State.WRITING, path="", touched_at=timezone.now())
+    write_queued_export()
+    assert Export.objects.get().state == Export.State.WRITING, "its worker is presumed alive"
+    write_backup(backups, keep=1)
+    restore_backup(backups, replace=True)
+    write_queued_export()
+    assert Export.objects.get().state == Export.State.READY
+
+
+def test_the_states_in_which_a_job_has_a_worker_are_known():
+    waiting = {"queued", "receiving", "draft", "checked", "ready", "rejected", "done", "applied", "unsupported", "sent"}
+    jobs = [model for model in apps.get_models() if issubclass(model, RetriedJob)]
+    states = {value for job in jobs for value, _ in job._meta.get_field("state").choices}
+    assert states - IN_PROGRESS == {*waiting, "cancelled", "failed"}
+    assert IN_PROGRESS < states
