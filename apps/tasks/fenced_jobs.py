@@ -114,8 +114,8 @@ def let_go_of_all() -> None:
     """Let the next worker take over every job in progress at once. Call this only while no process runs."""
     for model in apps.get_models():
         if issubclass(model, RetriedJob):
-            doing = model._default_manager.filter(state__in=IN_PROGRESS)
-            doing.update(touched_at=F("touched_at") - QUIET)
+            rows: QuerySet[Any] = model._default_manager.all()
+            rows.filter(state__in=IN_PROGRESS).update(touched_at=F("touched_at") - QUIET)
 
 
 def _fail(rows: QuerySet[Any], message: str) -> int:
