@@ -21,10 +21,7 @@ from tests.gym.captured_calls import Recorder
 Message = dict[str, Any]
 Edit = Callable[["Agent", list[Message]], list[Message]]
 
-WORDS = (
-    "amber basalt cedar delta ember fjord garnet harbor indigo jasper krill lichen marble nectar onyx pebble quartz "
-    "resin saffron tundra umber velvet willow xenon yarrow zephyr"
-).split()
+WORDS = ("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "harbor", "indigo", "jasper", "krill", "onyx")
 
 
 class Reply(NamedTuple):
