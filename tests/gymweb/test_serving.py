@@ -103,9 +103,10 @@ PROBLEM = {"type": "urn:gymweb:problem:too-large", "title": "Content Too Large",
     ("path", "limit", "name"),
     [
         ("/uploads/?on_error=skip", 400 * MB, "GYMWEB_MAX_BODY_BYTES"),
-        ("/other/?next=/uploads/", 16 * MB, "limit without API key or session"),
-        ("/other/uploads/", 16 * MB, "limit without API key or session"),
-        ("/nothing/uploads/", 16 * MB, "limit without API key or session"),
+        ("/other/?next=/uploads/", 16 * MB, "limit of requests other than uploads"),
+        ("/other/uploads/", 16 * MB, "limit of requests other than uploads"),
+        ("/nothing/uploads/", 16 * MB, "limit of requests other than uploads"),
+        ("/capture/v1/chat/completions", 32 * MB, "limit of a model call"),
     ],
 )
 def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit, name):
@@ -129,7 +130,8 @@ def test_a_browser_whose_form_is_refused_gets_a_page(connection):
 @pytest.mark.parametrize("more", [[], ["Cookie: theme=dark; sessionid=", "Cookie: sessionid"]])
 def test_a_stranger_cannot_send_a_file(connection, more):
     connection.sendall(post_head("/uploads/", f"Content-Length: {16 * MB + 1}", *more))
-    assert read_response(connection)[0] == 413
+    status, _, body = read_response(connection)
+    assert (status, "without API key" in json.loads(body)["detail"]) == (413, True)
 
 
 @pytest.mark.parametrize("credential", ["Cookie: theme=dark; sessionid=abc", KEY])
