@@ -28,6 +28,7 @@ from twisted.web.http import Request as TwistedRequest
 from apps.accounts.telemetry.current_request import HEADER, make_request_id
 from apps.dashboard.chrome.page_answers import render_refusal
 from gymweb.spooling import (
+    CALL_LIMIT,
     KEPT_IN_MEMORY,
     BodyLimit,
     BodyRefused,
@@ -136,6 +137,10 @@ class Request(WebRequest):
                 "detail": str(refused),
                 "request_id": request_id,
             }
+            if self._limit is CALL_LIMIT:
+                # Where the clients of OpenAI's and Anthropic's APIs read errors.
+                kind = "request_too_large" if refused.status == 413 else "server_error"
+                problem["error"] = {"message": str(refused), "type": kind, "param": None, "code": kind}
             media_type, text = "application/problem+json", json.dumps(problem)
         body = text.encode()
         transport = self.channel.transport

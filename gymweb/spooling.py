@@ -27,6 +27,9 @@ class BodyLimit(NamedTuple):
     name: str
 
 
+CALL_LIMIT = BodyLimit(MAX_CALL_BYTES, "limit of a model call")
+
+
 class BodyRefused(Exception):
     """Raised to reject a body. `status` and `title` are HTTP's; `kind` is the last part of the problem type."""
 
@@ -52,7 +55,7 @@ def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], co
     if is_upload and known:
         return BodyLimit(int(settings.MAX_BODY_BYTES), "GYMWEB_MAX_BODY_BYTES")
     if method == b"POST" and path.startswith((b"/capture/", b"/ng-rollout/")):
-        return BodyLimit(MAX_CALL_BYTES, "limit of a model call")
+        return CALL_LIMIT
     name = "limit without API key or session" if is_upload else "limit of requests other than uploads"
     return BodyLimit(int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE), name)
 

@@ -106,7 +106,6 @@ PROBLEM = {"type": "urn:gymweb:problem:too-large", "title": "Content Too Large",
         ("/other/?next=/uploads/", 16 * MB, "limit of requests other than uploads"),
         ("/other/uploads/", 16 * MB, "limit of requests other than uploads"),
         ("/nothing/uploads/", 16 * MB, "limit of requests other than uploads"),
-        ("/capture/v1/chat/completions", 32 * MB, "limit of a model call"),
     ],
 )
 def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit, name):
@@ -117,6 +116,15 @@ def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit,
     assert f"{limit:,} bytes ({name})" in told.pop("detail")
     assert told.pop("request_id") == headers["x-request-id"]
     assert told == PROBLEM
+
+
+@pytest.mark.parametrize("path", ["/capture/cs_1_x/v1/chat/completions", "/ng-rollout/cs_1_x/v1/responses"])
+def test_a_call_of_an_agent_over_the_limit_is_refused_as_its_client_reads_errors(connection, path):
+    connection.sendall(post_head(path, f"Content-Length: {32 * MB + 1}", KEY))
+    status, _, body = read_response(connection)
+    told = json.loads(body)
+    assert (status, told["error"]["code"], told["error"]["message"]) == (413, "request_too_large", told["detail"])
+    assert "(limit of a model call)" in told["detail"]
 
 
 def test_a_browser_whose_form_is_refused_gets_a_page(connection):
