@@ -202,7 +202,7 @@ def keep_functions(tools: list[Tool], sampling: dict[str, Any]) -> tuple[list[To
     """
     choice = sampling.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") not in ("function", "allowed_tools"):
-        raise BadCompletion("tool_choice must name a function: the model gets no other tools", "tool_choice")
+        raise BadCompletion("tool_choice must name a function. Other tools are not supported", "tool_choice")
     kept: list[Tool] = []
     notes: list[str] = []
     for tool in tools:

@@ -41,7 +41,7 @@ class ResponsesWire(OpenAIErrors):
         asked = request.items[len(own) :]
         for place, kind in enumerate(map(item_type, asked)):
             if kind.removesuffix("_output") in _CLIENT_CALLS:
-                problem = f"input[{place}] has the type {kind}. The model gets only function calls and their outputs"
+                problem = f"input[{place}] has the type {kind}. Only function calls and their outputs are supported"
                 raise BadCompletion(problem, f"input[{place}].type")
         asked = earlier.restore(asked)
         previous, before = (0, []) if named is None else earlier.find(named)

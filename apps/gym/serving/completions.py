@@ -88,7 +88,7 @@ def _check_calls(calls: object, name: str) -> None:
         here = f"{name}[{place}]"
         kind, function = call.get("type") or "function", call.get("function")
         if kind != "function":
-            raise BadCompletion(f"{here} is a call of type {kind}. The model gets only function calls", f"{here}.type")
+            raise BadCompletion(f"{here} is a call of type {kind}. Only type function is supported", f"{here}.type")
         check_text(function.get("name") if isinstance(function, dict) else None, f"{here}.function.name")
 
 
