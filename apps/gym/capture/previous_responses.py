@@ -63,7 +63,7 @@ class PreviousResponses:
 
         Raises BadCompletion for unknown references.
         """
-        restored = []
+        restored: list[Item] = []
         for place, item in enumerate(items):
             given, is_reference = item.get("id"), item_type(item) == "item_reference"
             call, body = self._find(given)
