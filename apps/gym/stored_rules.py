@@ -1,9 +1,9 @@
 """The version of the rules that derive columns and links of a rollout from its events."""
 
-RULES = 1
+RULES = 2
 """Increase it with every change of a rule, so that the overview lists the collections that need a recheck.
 
-0 stands for the rules of GymWeb 0.2.
+0 stands for the rules of GymWeb 0.2. 2 counts the tool calls of all agents, and fails rollouts whose model failed.
 """
 
 

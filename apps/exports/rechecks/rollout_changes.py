@@ -26,6 +26,9 @@ from apps.rollouts.search.word_index import mark_unindexed
 CHUNK = 100
 """Rollouts per transaction."""
 
+_SUMMED = ("calls_without_usage", "output_tokens")
+"""Columns whose sum is a column of the collection."""
+
 Kind, Fate, State = RolloutChange.Kind, RolloutChange.Fate, Recheck.State
 
 
@@ -119,7 +122,11 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
         mark_unindexed([change.rollout_id for change in outcomes])
         mark_stale(recheck, [change.rollout_id for change in outcomes])
     rewards = [(one.old["reward"], one.new["reward"]) for one in outcomes if "reward" in one.new]
+    failed = sum("status" in one.new for one in outcomes)
     Collection.objects.filter(pk=recheck.collection_id).update(
+        completed=F("completed") - failed,
+        failed=F("failed") + failed,
+        **{name: F(name) + sum(one.new.get(name, 0) - one.old.get(name, 0) for one in written) for name in _SUMMED},
         rewarded=F("rewarded") + sum((new is not None) - (old is not None) for old, new in rewards),
         reward_sum=F("reward_sum") + sum((new or 0.0) - (old or 0.0) for old, new in rewards),
     )

@@ -5,7 +5,7 @@ turns make it a graph, as captured agents have it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -23,10 +23,13 @@ from apps.gym.traces.events import (
 )
 from apps.gym.traces.graph import result_text
 from apps.gym.traces.graph_tokens import TokenPacker
-from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls
+from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls, text_of
 from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens, pack_tokens
+from apps.gym.wires.protocol import has_all_counts, lacks_usage
 
 MAX_COUNT = 2**31
+MAX_CHARACTERS = 32
+"""Characters of a reply per output token, on average, above which the token count is not the final one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,6 +214,29 @@ def _captured(call: StoredCall) -> tuple[TokenCapture | None, str]:
         return capture_tokens(*call.tokens), ""
     except TokensMissing as missing:
         return None, missing.note
+
+
+def count_without_usage(events: Iterable[TraceUnion]) -> int:
+    """Return the number of replies of an imported attempt whose usage the file does not have.
+
+    In rows of responses, the last reply has the usage of the whole attempt.
+    """
+    calls = [event for event in events if isinstance(event, ModelCall)]
+    is_whole = bool(calls) and has_all_counts(calls[-1].usage) and not any(call.usage for call in calls[:-1])
+    return 0 if is_whole else sum(map(lacks_usage, calls))
+
+
+def drop_partial_count(usage: TokenUsage, items: list[Item], *, is_unfinished: bool = False) -> tuple[TokenUsage, str]:
+    """Return the usage without a count of output tokens that is not final, and a note about it.
+
+    Agents that stream replies may store the count of the first event, which is far below the final one.
+    """
+    least = usage.get("output_tokens")
+    length = sum(len(text_of(item)) + len(str(item.get("arguments", ""))) for item in items)
+    if least is None or not (is_unfinished or length > MAX_CHARACTERS * max(least, 1)):
+        return usage, ""
+    known = {name: count for name, count in usage.items() if name not in ("output_tokens", "reasoning_tokens")}
+    return cast(TokenUsage, known), f"output tokens: at least {least}, because the file has no final count"
 
 
 def read_counts(usage: object, **names: tuple[str, ...]) -> TokenUsage:

@@ -15,11 +15,21 @@ from apps.gym.loop.attempt_driver import AttemptDriver
 from apps.gym.metrics.majority_at_k import comparable_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
-from apps.gym.traces.events import AgentEnd, ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
-from apps.gym.traces.items import Item, TaskRow, TokenUsage, message
+from apps.gym.traces.events import (
+    AgentEnd,
+    ErrorRaised,
+    JudgeCall,
+    ModelCall,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+)
+from apps.gym.traces.items import Item, TaskRow, TokenUsage, function_calls, item_type, message
 from apps.gym.traces.tokens import TokensUnreadable, read_shape
 from apps.gym.wires.pricing import FREE, Prices
 from apps.gym.wires.protocol import Policy, lacks_usage
+from apps.gym.wires.tool_names import strip_tool_prefix
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End
 from apps.rollouts.models import Rollout
@@ -58,10 +68,17 @@ class Setting(msgspec.Struct, kw_only=True):
 
 
 class RolloutStats:
-    """Statistics of one attempt, added up from its events."""
+    """Statistics of one attempt, added up from its events.
+
+    A tool call is a call in a reply of the model, whether GymWeb or the agent ran it, or one that GymWeb ran although
+    no reply contains it. `tools` has the calls, errors and seconds of each tool. Seconds are known only for calls that
+    GymWeb ran.
+    """
 
     __slots__ = (
+        "_called",
         "_first_lineages",
+        "_offered",
         "_requests",
         "cache_write_tokens",
         "cached_tokens",
@@ -97,12 +114,18 @@ class RolloutStats:
         self.verification: Verification | None = None
         self.tools: dict[str, tuple[int, int, float]] = {}
         self.last_reply: list[Item] = []
+        self._offered: list[str] = []
+        self._called: dict[str, list[str]] = {}
+        """Names of the tools of the calls without a result, by call id."""
         self._requests: dict[int, tuple[int, int]] = {}
         self._first_lineages: dict[int, tuple[int, list[Item]]] = {}
 
     def add(self, event: TraceUnion) -> None:
         match event:
+            case SessionOpened():
+                self._offered = [str(tool.get("name", "")) for tool in event.tools]
             case ModelCall():
+                self._count_calls(event)
                 self.turns += 1
                 self.model_time += event.duration
                 self.last_reply = self._main_reply(event) if event.lineage else event.items
@@ -125,10 +148,9 @@ class RolloutStats:
                     if event.call:
                         self._requests[event.retry_of or event.call] = (sampled, trainable)
             case ToolResult():
-                self.tool_calls += 1
-                self.tool_errors += bool(event.error)
                 self.tool_time += event.duration
-                self._count_tool(event)
+                name = self._take_call(event.call_id)
+                self._count_tool(name or event.name, calls=not name, errors=bool(event.error), seconds=event.duration)
             case Verification():
                 self.verification = event
             case AgentEnd():
@@ -149,13 +171,37 @@ class RolloutStats:
         replies = lineages.values()
         return next((items for calls, items in replies if calls > 1), [*replies][-1][1])
 
-    def _count_tool(self, event: ToolResult) -> None:
-        name = cut(_storable(event.name), MAX_TOOL_NAME)
+    def _count_calls(self, event: ModelCall) -> None:
+        """Count the calls in a reply, and the failed results that a captured request contains."""
+        for item in event.items_in:
+            if item_type(item) == "function_call_output" and (name := self._take_call(str(item.get("call_id", "")))):
+                self._count_tool(name, errors=item.get("status") == "incomplete")
+        for call in function_calls(event.items):
+            name = str(call.get("name", ""))
+            if event.call:
+                # GymWeb stores the results of captured calls under the names of the environment.
+                name = strip_tool_prefix(name, self._offered)
+            self._count_tool(name, calls=1)
+            self._called.setdefault(str(call.get("call_id", "")), []).append(name)
+
+    def _take_call(self, call_id: str) -> str:
+        """Return the tool of a call that has no result yet, or an empty string. The call then has a result."""
+        names = self._called.get(call_id)
+        if not names:
+            return ""
+        if len(names) == 1:
+            del self._called[call_id]
+        return names.pop(0)
+
+    def _count_tool(self, name: str, *, calls: int = 0, errors: int = 0, seconds: float = 0.0) -> None:
+        self.tool_calls += calls
+        self.tool_errors += errors
+        name = cut(_storable(name), MAX_TOOL_NAME)
         if name not in self.tools and len(self.tools) == MAX_TOOLS:
             # Models may invent any number of tool names.
             name = OTHER_TOOLS
-        calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
-        self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
+        before = self.tools.get(name, (0, 0, 0.0))
+        self.tools[name] = (before[0] + calls, before[1] + errors, before[2] + seconds)
 
     def counts(self) -> dict[str, Any]:
         """Return the columns of a rollout with the numbers of turns, tool calls and captured tokens."""

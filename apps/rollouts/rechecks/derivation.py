@@ -1,6 +1,7 @@
 """Derive from the stored events of a rollout what the engine or the import would store today."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -8,11 +9,15 @@ from msgspec.structs import replace
 
 from apps.gym.metrics.majority_at_k import MAX_ANSWER
 from apps.gym.outcomes import mask_fields
+from apps.gym.redaction.shortening import cut_clean
+from apps.gym.rollout_files.stored_calls import count_without_usage, drop_partial_count
 from apps.gym.storable import clean_line
-from apps.gym.traces.events import ModelCall, TraceUnion, Verification
+from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, TraceUnion, Verification
+from apps.gym.traces.failed_calls import find_stored_failure, is_context_full
 from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.items import as_object
 from apps.gym.traces.relinking import relink
-from apps.rollouts.engine.running import RolloutStats
+from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, RolloutStats
 from apps.rollouts.models import Rollout
 
 Kind = Literal["outcome", "untrainable", "counts"]
@@ -26,7 +31,11 @@ Kind = Literal["outcome", "untrainable", "counts"]
 LINKS = "links"
 """The name under which changed links of calls are listed. The values are the numbers of the calls' parents."""
 _MASKS = ("mask_sample", "failure_kind", "failure_reason", "instance_config")
-_COUNTS = frozenset({"turns", "tool_calls", "tool_errors", "sampled_tokens", "trainable_tokens"})
+_COUNTS = frozenset(
+    {"turns", "tool_calls", "tool_errors", "tools", "sampled_tokens", "trainable_tokens"}
+    | {"calls_without_usage", "output_tokens"}
+)
+_FAILED = "The model failed to answer call {}, and the agent finished without another reply."
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +56,30 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
     """Return what today's rules change in an ended rollout, or None if nothing changes or it has no trace."""
     graph = rollout.graph(tokens=True)
     events = list(graph.events)
-    changed: dict[int, TraceUnion] = {}
     # The links of an imported trace come from its file. Redacted requests are no longer those that the client sent.
-    if not (is_imported or rollout.redactions):
-        changed.update(relink(events))
+    relinked: Mapping[int, TraceUnion] = {} if is_imported or rollout.redactions else relink(events)
+    recounted = _without_partial_counts(events) if is_imported else {}
+    changed = {**relinked, **recounted}
     if is_imported and (masked := _read_imported_mask(events, rollout.task.row)) and _made_its_task(rollout):
         changed.update(masked)
     for position, event in changed.items():
         events[position] = event
     derived = _columns(events, is_imported=is_imported, is_redacted=bool(rollout.redactions))
+    if recounted:
+        derived["output_tokens"] = sum(
+            one.usage.get("output_tokens", 0) for one in events if isinstance(one, ModelCall)
+        )
     if rollout.status != Rollout.Status.COMPLETED:
         derived = {name: value for name, value in derived.items() if name in _COUNTS}
+    elif (failed := find_stored_failure(events)) and rollout.stop_reason == "answered":
+        counts = {name: value for name, value in derived.items() if name in _COUNTS}
+        derived = {**counts, **_failed_columns(failed)}
     new = {name: value for name, value in derived.items() if getattr(rollout, name) != value} if events else {}
+    if not new.keys() & {"tool_calls", "tool_errors"}:
+        new.pop("tools", None)  # Only the seconds differ.
     old = {name: getattr(rollout, name) for name in new}
-    if links := _parents(graph.events, changed):
-        old[LINKS], new[LINKS] = links, _parents(events, changed)
+    if links := _parents(graph.events, relinked):
+        old[LINKS], new[LINKS] = links, _parents(events, relinked)
     if not new:
         return None
     return Derived(
@@ -69,8 +87,24 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
         new=new,
         kind=_kind(derived, new),
         events={graph.seqs[position]: event for position, event in changed.items()},
-        needs_verification=bool(links) and _conversation(graph) != _conversation(TraceGraph(events, graph.seqs)),
+        needs_verification=bool(links)
+        and "status" not in new
+        and _conversation(graph) != _conversation(TraceGraph(events, graph.seqs)),
     )
+
+
+def _failed_columns(failed: FailedCall) -> dict[str, Any]:
+    """Return the columns of a rollout whose model failed."""
+    return {
+        "status": Rollout.Status.FAILED.value,
+        "error_kind": failed.kind or "policy_error",
+        "error_message": cut_clean(failed.message or _FAILED.format(failed.call), MAX_MESSAGE),
+        "reward": None,
+        "masked": "",
+        "stop_reason": "",
+        "answer": "",
+        "components": {},
+    }
 
 
 def _made_its_task(rollout: Rollout) -> bool:
@@ -95,6 +129,11 @@ def _columns(events: Sequence[TraceUnion], *, is_imported: bool, is_redacted: bo
     for event in events:
         stats.add(event)
     outcome = stats.outcome()
+    end = next((event for event in events if isinstance(event, AgentEnd)), AgentEnd(command="fail"))
+    if outcome.get("stop_reason") == "answered" and end.command == "finish":
+        calls = [event for event in events if isinstance(event, ModelCall)]
+        if is_context_full(calls, answer=end.answer, call=end.call):
+            outcome["stop_reason"] = "context_length"
     if is_redacted:
         # They were derived before the redaction.
         outcome = {name: value for name, value in outcome.items() if name not in ("answer", "components")}
@@ -102,7 +141,13 @@ def _columns(events: Sequence[TraceUnion], *, is_imported: bool, is_redacted: bo
         outcome["answer"] = clean_line(outcome["answer"], MAX_ANSWER)
     if not outcome.get("stop_reason"):
         outcome.pop("stop_reason", None)
-    return {**stats.counts(), **outcome}
+    columns = {**stats.counts(), **outcome}
+    if not is_redacted:
+        clean = partial(clean_line, limit=MAX_TOOL_NAME) if is_imported else str
+        columns["tools"] = {clean(name): list(sums) for name, sums in stats.tools.items()}
+    if is_imported:
+        columns["calls_without_usage"] = count_without_usage(events)
+    return columns
 
 
 def _read_imported_mask(events: Sequence[TraceUnion], row: Mapping[str, Any]) -> dict[int, Verification]:
@@ -116,6 +161,20 @@ def _read_imported_mask(events: Sequence[TraceUnion], row: Mapping[str, Any]) ->
         and not event.masked
         and (masked := mask_fields({**of_task, **event.details}))
     }
+
+
+def _without_partial_counts(events: Sequence[TraceUnion]) -> dict[int, ModelCall]:
+    """Return the calls of a session of Claude Code whose stored count of output tokens is not the final one."""
+    verified = [event for event in events if isinstance(event, Verification)]
+    if not verified or as_object(verified[0].details.get("session")).get("format") != "claude_code":
+        return {}
+    changed = {}
+    for position, event in enumerate(events):
+        if isinstance(event, ModelCall):
+            usage, note = drop_partial_count(event.usage, event.items)
+            if note:
+                changed[position] = replace(event, usage=usage, notes=[*event.notes, note])
+    return changed
 
 
 def _parents(events: Sequence[TraceUnion], changed: Mapping[int, TraceUnion]) -> dict[str, int]:

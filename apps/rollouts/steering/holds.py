@@ -4,17 +4,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from apps.accounts.disk_space import Place, find_shortage
+from apps.agents.models import Agent
 from apps.environments.environment_health import is_held_back
 from apps.environments.models import Environment
 from apps.gym.calls.rate_control import LONGEST_PAUSE
 from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import claiming_workers
-from apps.rollouts.models import Breaker, Collection, Throttle, Worker
+from apps.rollouts.engine.worker_seats import external_seats
+from apps.rollouts.models import Breaker, Collection, Rollout, Throttle, Worker
+
+MAX_HOLDERS = 3
+"""Collections that a hold names."""
+_WAITING = (Rollout.Status.QUEUED, Rollout.Status.RUNNING)
 
 RAISE = {
     Collection.PauseReason.MAX_SECONDS: "raise or remove the time limit",
@@ -77,13 +83,16 @@ def find_holds(collection: Collection) -> Holds:
     """Return why this collection waits; empty if it is finished.
 
     In this order: a full disk of the database, unless the collection is paused; an environment with an unhealthy
-    server; open breakers; throttled endpoints; workers that cannot run the collection.
+    server; open breakers; throttled endpoints; workers that cannot run the collection; seats and slots that other
+    collections have taken.
     """
     if collection.is_finished:
         return []
     used = _uses(collection)
     shared = [*_find_unwell(collection), *_find_breakers(used), *_find_throttles(used), *_find_refusals(collection)]
-    return shared if collection.state == Collection.State.PAUSED else [*_find_full_disk(), *shared]
+    if collection.state == Collection.State.PAUSED:
+        return shared
+    return [*_find_full_disk(), *shared, *_find_taken(collection)]
 
 
 def _uses(collection: Collection) -> Q:
@@ -184,6 +193,57 @@ def _name_endpoint(row: Breaker | Throttle) -> str:
     return f"policy model {row.policy_model.name}" if row.policy_model else f"environment {row.environment}"
 
 
+def _find_taken(collection: Collection) -> Holds:
+    """Return the limits that other collections use up, if rollouts of this one are queued and none is running."""
+    statuses = set(
+        collection.rollouts.filter(status__in=_WAITING).order_by().values_list("status", flat=True).distinct()
+    )
+    if collection.state != Collection.State.RUNNING or statuses != {Rollout.Status.QUEUED}:
+        return []
+    workers = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
+    seats = dict(workers.filter(group=_group(collection)).values_list("pk", "seats"))
+    model, environment = collection.policy_model, collection.environment
+    limits = [
+        ("workers", "seats", sum(seats.values()), Q(lease__in=seats)),
+        (f"policy model {model}", "slots", model.concurrency, Q(lease__gt=0, collection__policy_model=model)),
+        (
+            f"environment {environment}",
+            "slots",
+            environment.concurrency,
+            Q(lease__gt=0, collection__environment=environment),
+        ),
+    ]
+    if collection.agent.kind == Agent.Kind.EXTERNAL:
+        most = sum(map(external_seats, seats.values()))
+        taken = Q(lease__in=seats, collection__agent__kind=Agent.Kind.EXTERNAL)
+        limits.append(("workers", "seats for external agents", most, taken))
+    return [hold for limit in limits if (hold := _of_limit(*limit))]
+
+
+def _of_limit(endpoint: str, what: str, most: int, taken: Q) -> Hold | None:
+    """Return the collections that take all `most` seats or slots; None if one is free."""
+    names = ("collection", "collection__agent__slug", "collection__agent__kind")
+    running = Rollout.objects.filter(taken, status=Rollout.Status.RUNNING).order_by().values_list(*names)
+    holders = list(running.annotate(rollouts=Count("pk")).order_by("-rollouts", "collection"))
+    if not most or sum(holder[-1] for holder in holders) < most:
+        return None
+    named = [
+        f"{rollouts} by collection {pk} ({Agent.Kind(kind).label.lower()} {slug})"
+        for pk, slug, kind, rollouts in holders[:MAX_HOLDERS]
+    ]
+    more = len(holders) - len(named)
+    return Hold(
+        key=f"taken {endpoint} {what}",
+        endpoint=endpoint,
+        failures=f"all {most} {what} are taken: {', '.join(named)}{f' and {more} more collections' if more else ''}",
+        next_try="a rollout starts when one is free",
+    )
+
+
+def _group(collection: Collection) -> str:
+    return collection.policy_model.worker_group or collection.environment.worker_group
+
+
 def _say_when(what: str, due: datetime | None, now: datetime) -> str:
     seconds = (due - now).total_seconds() if due else 0.0
     return f"{what} in {seconds:.0f} s" if seconds >= 0.5 else f"the {what} is due"
@@ -196,7 +256,7 @@ def _say_until(moment: datetime, now: datetime) -> str:
 
 def explain_missing_worker(collection: Collection) -> str:
     """Return what to start if no live worker can run this collection; otherwise empty."""
-    group = collection.policy_model.worker_group or collection.environment.worker_group
+    group = _group(collection)
     alive = {each for _, each in claiming_workers()}
     if group in alive:
         return ""
