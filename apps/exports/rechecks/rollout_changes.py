@@ -17,7 +17,7 @@ from apps.gym.traces.events import encode_event
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange, TraceEvent
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.rechecks.derivation import LINKS, derive_rollout
+from apps.rollouts.rechecks.derivation import LINKS, USAGE, derive_rollout
 from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import MAX_IDS, ReverificationOrder
@@ -25,9 +25,6 @@ from apps.rollouts.search.word_index import mark_unindexed
 
 CHUNK = 100
 """Rollouts per transaction."""
-
-_SUMMED = ("calls_without_usage", "output_tokens")
-"""Columns whose sum is a column of the collection."""
 
 Kind, Fate, State = RolloutChange.Kind, RolloutChange.Fate, Recheck.State
 
@@ -126,7 +123,7 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
     Collection.objects.filter(pk=recheck.collection_id).update(
         completed=F("completed") - failed,
         failed=F("failed") + failed,
-        **{name: F(name) + sum(one.new.get(name, 0) - one.old.get(name, 0) for one in written) for name in _SUMMED},
+        **{name: F(name) + sum(one.new.get(name, 0) - one.old.get(name, 0) for one in written) for name in USAGE},
         rewarded=F("rewarded") + sum((new is not None) - (old is not None) for old, new in rewards),
         reward_sum=F("reward_sum") + sum((new or 0.0) - (old or 0.0) for old, new in rewards),
     )

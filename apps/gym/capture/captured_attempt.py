@@ -8,6 +8,8 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,7 +21,6 @@ from apps.gym.capture.captured_commands import CallRefused, Command, attempt_end
 from apps.gym.capture.captured_events import EventQueue
 from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.mcp_answers import PendingCalls
-from apps.gym.capture.received_text import ReceivedText
 from apps.gym.errors import AgentFailed, AgentLost, GymError
 from apps.gym.loop.agent_loop import Harness, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver, verification_event
@@ -28,12 +29,12 @@ from apps.gym.resources.protocol import ResourceServer, Session
 from apps.gym.rewards import Reward
 from apps.gym.traces.call_records import Place
 from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
-from apps.gym.traces.failed_calls import find_unanswered, is_context_full
+from apps.gym.traces.failed_calls import find_unanswered
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_tokens import TokenPacker
 from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.traces.parents import ParentFinder
-from apps.gym.wires.chat_deltas import OnDelta
+from apps.gym.wires.chat_deltas import Delta, OnDelta
 from apps.gym.wires.dialect import SamplingRefused
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
@@ -48,8 +49,8 @@ MAX_IN_FLIGHT = 64
 """Maximum calls of one attempt at a time."""
 THROTTLED_SECONDS = 20.0
 """Seconds for which a call waits at a throttled endpoint, before the client gets the 429."""
-MAX_FAILED = 64
-"""Failed calls that the end of an attempt names."""
+MAX_FAILED, MAX_RECEIVED = 64, 10_000
+"""Failed calls that the end of an attempt names, and characters of each that its client received."""
 RETRY_SECONDS = 1.0
 """Seconds after which a client may repeat a throttled call if the endpoint does not say when."""
 
@@ -142,7 +143,7 @@ class CapturedAttempt(SessionDriver):
         # A limit of calls or tokens would have ended the attempt anyway.
         if self._limit in (None, "time_limit") and (problem := self._find_model_error() or self._find_refusal()):
             raise problem
-        stop_reason = self._limit or self._own_stop_reason()
+        stop_reason = self._limit or "answered"
         if self._reward is not None:
             yield verification_event(self._reward, stop_reason, at=self.elapsed(), duration=0.0)
             return
@@ -175,27 +176,15 @@ class CapturedAttempt(SessionDriver):
             raise self._find_model_error() or AgentLost(f"The agent was silent for {self._lease.seconds:g} s.")
         self._lease.renew()
 
-    def _captured(self) -> list[ModelCall]:
-        return [event for event in self.trace if isinstance(event, ModelCall)]
-
     def _find_model_error(self) -> GymError | None:
         """Return the error of the model after which the agent got no reply and has no answer of a model."""
-        errors = {failed.call: error for failed, error in self._failed}
-        found = find_unanswered([failed for failed, _ in self._failed], self._captured(), **self._named())
-        return errors[found.call] if found else None
-
-    def _own_stop_reason(self) -> StopReason:
-        return "context_length" if is_context_full(self._captured(), **self._named()) else "answered"
-
-    def _named(self) -> dict[str, Any]:
-        """Return the answer of the agent and the call that it names, as arguments."""
-        return {"answer": self._end.answer, "call": self._end.call} if self._end else {}
+        found = find_unanswered(self.trace, [failed for failed, _ in self._failed])
+        return next((error for failed, error in self._failed if failed is found), None)
 
     def _find_refusal(self) -> GymError | None:
-        """Return an error if the agent called no model, because GymWeb refused its requests."""
-        if not self.refusal or self._captured():
-            return None
-        return AgentFailed(f"GymWeb refused all model calls of the agent: {self.refusal}")
+        """Return an error if GymWeb refused all calls of the agent."""
+        is_refused = self.refusal and not any(isinstance(event, ModelCall) for event in self.trace)
+        return AgentFailed(f"GymWeb refused all model calls of the agent: {self.refusal}") if is_refused else None
 
     async def _report(self, event: TraceUnion) -> None:
         """Return once the event is stored. Raises CallRefused if the attempt ended before."""
@@ -357,7 +346,13 @@ class CapturedAttempt(SessionDriver):
         self._events.wake()  # It may be the last call of an attempt at its limit.
 
     async def _call(self, request: CapturedRequest, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
-        received = ReceivedText(on_delta) if on_delta else None
+        received: list[Delta] = []
+
+        def pass_on(delta: Delta) -> None:
+            assert on_delta
+            received.append(delta)
+            on_delta(delta)
+
         try:
             await self._events.wait_for_room()
             began = self.elapsed()
@@ -368,7 +363,7 @@ class CapturedAttempt(SessionDriver):
                     tools=request.tools,
                     sampling=sampling,
                     session=self.name,
-                    on_delta=received.add if received else None,
+                    on_delta=pass_on if on_delta else None,
                     patience=THROTTLED_SECONDS,
                     strict=self.harness.allows_strict,
                 )
@@ -378,7 +373,7 @@ class CapturedAttempt(SessionDriver):
             self.calls -= 1
             # Sampling that GymWeb refuses is an error of the agent.
             if isinstance(problem, GymError) and not isinstance(problem, SamplingRefused):
-                self._note_failure(place.call, problem, received.text if received else "")
+                self._note_failure(place.call, problem, received)
             raise
         self.tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
         place = self._finder.complete(place.call, reply.items, reply.tokens)
@@ -396,8 +391,10 @@ class CapturedAttempt(SessionDriver):
         # Replies are kept for repeated requests. Clients do not get the token IDs.
         return msgspec.structs.replace(reply, tokens=None)
 
-    def _note_failure(self, call: int, problem: GymError, received: str) -> None:
-        failed = FailedCall(call=call, latest=self._latest, kind=problem.kind, message=str(problem), received=received)
+    def _note_failure(self, call: int, problem: GymError, received: list[Delta]) -> None:
+        parts = ["".join(one.text for one in part) for _, part in groupby(received, attrgetter("kind", "number"))]
+        failed = FailedCall(call=call, latest=self._latest, kind=problem.kind, message=str(problem))
+        failed.received = "\n".join(parts)[:MAX_RECEIVED]
         self._failed.append((failed, problem))
         if problem.refused_by == "rate_limit":
             self._lease.stop_clock_for_retry(RETRY_SECONDS if problem.retry_after is None else problem.retry_after)

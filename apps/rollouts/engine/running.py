@@ -67,58 +67,38 @@ class Setting(msgspec.Struct, kw_only=True):
     judge_prices: Prices = FREE
 
 
-class RolloutStats:
+class RolloutStats(msgspec.Struct):
     """Statistics of one attempt, added up from its events.
 
-    A tool call is a call in a reply of the model, whether GymWeb or the agent ran it, or one that GymWeb ran although
-    no reply contains it. `tools` has the calls, errors and seconds of each tool. Seconds are known only for calls that
-    GymWeb ran.
+    Tool calls are those in replies, whoever ran them, and any others that GymWeb ran. Only these have seconds.
+    `_called` has the tools of the calls without a result, by call id.
     """
 
-    __slots__ = (
-        "_called",
-        "_first_lineages",
-        "_offered",
-        "_requests",
-        "cache_write_tokens",
-        "cached_tokens",
-        "calls_without_usage",
-        "input_tokens",
-        "judge_cache_write_tokens",
-        "judge_cached_tokens",
-        "judge_calls",
-        "judge_input_tokens",
-        "judge_output_tokens",
-        "last_reply",
-        "model_time",
-        "model_version",
-        "output_tokens",
-        "sampled_tokens",
-        "tool_calls",
-        "tool_errors",
-        "tool_time",
-        "tools",
-        "trainable_tokens",
-        "turns",
-        "verification",
-    )
-
-    def __init__(self) -> None:
-        self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
-        self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
-        self.cached_tokens = self.cache_write_tokens = 0
-        self.judge_cached_tokens = self.judge_cache_write_tokens = 0
-        self.calls_without_usage = self.sampled_tokens = self.trainable_tokens = 0
-        self.model_time = self.tool_time = 0.0
-        self.model_version = ""
-        self.verification: Verification | None = None
-        self.tools: dict[str, tuple[int, int, float]] = {}
-        self.last_reply: list[Item] = []
-        self._offered: list[str] = []
-        self._called: dict[str, list[str]] = {}
-        """Names of the tools of the calls without a result, by call id."""
-        self._requests: dict[int, tuple[int, int]] = {}
-        self._first_lineages: dict[int, tuple[int, list[Item]]] = {}
+    turns: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    judge_calls: int = 0
+    judge_input_tokens: int = 0
+    judge_output_tokens: int = 0
+    judge_cached_tokens: int = 0
+    judge_cache_write_tokens: int = 0
+    calls_without_usage: int = 0
+    sampled_tokens: int = 0
+    trainable_tokens: int = 0
+    model_time: float = 0.0
+    tool_time: float = 0.0
+    model_version: str = ""
+    verification: Verification | None = None
+    tools: dict[str, tuple[int, int, float]] = {}
+    last_reply: list[Item] = []
+    _offered: list[str] = []
+    _called: dict[str, list[str]] = {}
+    _requests: dict[int, tuple[int, int]] = {}
+    _first_lineages: dict[int, tuple[int, list[Item]]] = {}
 
     def add(self, event: TraceUnion) -> None:
         match event:
@@ -149,8 +129,9 @@ class RolloutStats:
                         self._requests[event.retry_of or event.call] = (sampled, trainable)
             case ToolResult():
                 self.tool_time += event.duration
-                name = self._take_call(event.call_id)
-                self._count_tool(name or event.name, calls=not name, errors=bool(event.error), seconds=event.duration)
+                called = self._take_call(event.call_id)
+                name = event.name if called is None else called
+                self._count_tool(name, calls=called is None, errors=bool(event.error), seconds=event.duration)
             case Verification():
                 self.verification = event
             case AgentEnd():
@@ -174,7 +155,10 @@ class RolloutStats:
     def _count_calls(self, event: ModelCall) -> None:
         """Count the calls in a reply, and the failed results that a captured request contains."""
         for item in event.items_in:
-            if item_type(item) == "function_call_output" and (name := self._take_call(str(item.get("call_id", "")))):
+            if (
+                item_type(item) == "function_call_output"
+                and (name := self._take_call(str(item.get("call_id", "")))) is not None
+            ):
                 self._count_tool(name, errors=item.get("status") == "incomplete")
         for call in function_calls(event.items):
             name = str(call.get("name", ""))
@@ -184,14 +168,10 @@ class RolloutStats:
             self._count_tool(name, calls=1)
             self._called.setdefault(str(call.get("call_id", "")), []).append(name)
 
-    def _take_call(self, call_id: str) -> str:
-        """Return the tool of a call that has no result yet, or an empty string. The call then has a result."""
+    def _take_call(self, call_id: str) -> str | None:
+        """Return the tool of a call that has no result yet, or None. The call then has a result."""
         names = self._called.get(call_id)
-        if not names:
-            return ""
-        if len(names) == 1:
-            del self._called[call_id]
-        return names.pop(0)
+        return names.pop(0) if names else None
 
     def _count_tool(self, name: str, *, calls: int = 0, errors: int = 0, seconds: float = 0.0) -> None:
         self.tool_calls += calls

@@ -41,9 +41,8 @@ class WorkerSeats:
     def free(self) -> int:
         return self._number - len(self._running)
 
-    def has_external_seat(self, open_attempts: int) -> bool:
-        """Return True if another attempt of an external agent may begin."""
-        return self.free > 0 and open_attempts < external_seats(self._number)
+    def has_external_seat(self, taken: int) -> bool:
+        return self.free > 0 and taken < external_seats(self._number)
 
     def running(self) -> list[tuple[Claim, Setting]]:
         return list(self._running.values())

@@ -12,10 +12,9 @@ from apps.gym.outcomes import mask_fields
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.stored_calls import count_without_usage, drop_partial_count
 from apps.gym.storable import clean_line
-from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, TraceUnion, Verification
-from apps.gym.traces.failed_calls import find_stored_failure, is_context_full
+from apps.gym.traces.events import FailedCall, ModelCall, TraceUnion, Verification
+from apps.gym.traces.failed_calls import find_unanswered
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.items import as_object
 from apps.gym.traces.relinking import relink
 from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, RolloutStats
 from apps.rollouts.models import Rollout
@@ -28,14 +27,12 @@ Kind = Literal["outcome", "untrainable", "counts"]
 - `counts`: only counts.
 """
 
+USAGE = ("calls_without_usage", "output_tokens")
+"""Counts whose sum is a column of the collection."""
 LINKS = "links"
 """The name under which changed links of calls are listed. The values are the numbers of the calls' parents."""
 _MASKS = ("mask_sample", "failure_kind", "failure_reason", "instance_config")
-_COUNTS = frozenset(
-    {"turns", "tool_calls", "tool_errors", "tools", "sampled_tokens", "trainable_tokens"}
-    | {"calls_without_usage", "output_tokens"}
-)
-_FAILED = "The model failed to answer call {}, and the agent finished without another reply."
+_COUNTS = frozenset({"turns", "tool_calls", "tool_errors", "tools", "sampled_tokens", "trainable_tokens", *USAGE})
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,15 +62,12 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
     for position, event in changed.items():
         events[position] = event
     derived = _columns(events, is_imported=is_imported, is_redacted=bool(rollout.redactions))
-    if recounted:
-        derived["output_tokens"] = sum(
-            one.usage.get("output_tokens", 0) for one in events if isinstance(one, ModelCall)
-        )
+    if not recounted:
+        derived.pop("output_tokens", None)  # An import may have stored another sum.
     if rollout.status != Rollout.Status.COMPLETED:
         derived = {name: value for name, value in derived.items() if name in _COUNTS}
-    elif (failed := find_stored_failure(events)) and rollout.stop_reason == "answered":
-        counts = {name: value for name, value in derived.items() if name in _COUNTS}
-        derived = {**counts, **_failed_columns(failed)}
+    elif rollout.stop_reason == "answered" and (failed := find_unanswered(events)):
+        derived = {name: value for name, value in derived.items() if name in _COUNTS} | _failed_columns(failed)
     new = {name: value for name, value in derived.items() if getattr(rollout, name) != value} if events else {}
     if not new.keys() & {"tool_calls", "tool_errors"}:
         new.pop("tools", None)  # Only the seconds differ.
@@ -87,24 +81,16 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
         new=new,
         kind=_kind(derived, new),
         events={graph.seqs[position]: event for position, event in changed.items()},
-        needs_verification=bool(links)
-        and "status" not in new
-        and _conversation(graph) != _conversation(TraceGraph(events, graph.seqs)),
+        needs_verification=bool(links) and _conversation(graph) != _conversation(TraceGraph(events, graph.seqs)),
     )
 
 
 def _failed_columns(failed: FailedCall) -> dict[str, Any]:
     """Return the columns of a rollout whose model failed."""
-    return {
-        "status": Rollout.Status.FAILED.value,
-        "error_kind": failed.kind or "policy_error",
-        "error_message": cut_clean(failed.message or _FAILED.format(failed.call), MAX_MESSAGE),
-        "reward": None,
-        "masked": "",
-        "stop_reason": "",
-        "answer": "",
-        "components": {},
-    }
+    told = failed.message or f"The model failed at call {failed.call}, and the agent finished without another reply."
+    kind, message = failed.kind or "policy_error", cut_clean(told, MAX_MESSAGE)
+    empty = {"reward": None, "masked": "", "stop_reason": "", "answer": "", "components": {}}
+    return {"status": Rollout.Status.FAILED.value, "error_kind": kind, "error_message": message, **empty}
 
 
 def _made_its_task(rollout: Rollout) -> bool:
@@ -129,11 +115,6 @@ def _columns(events: Sequence[TraceUnion], *, is_imported: bool, is_redacted: bo
     for event in events:
         stats.add(event)
     outcome = stats.outcome()
-    end = next((event for event in events if isinstance(event, AgentEnd)), AgentEnd(command="fail"))
-    if outcome.get("stop_reason") == "answered" and end.command == "finish":
-        calls = [event for event in events if isinstance(event, ModelCall)]
-        if is_context_full(calls, answer=end.answer, call=end.call):
-            outcome["stop_reason"] = "context_length"
     if is_redacted:
         # They were derived before the redaction.
         outcome = {name: value for name, value in outcome.items() if name not in ("answer", "components")}
@@ -146,7 +127,7 @@ def _columns(events: Sequence[TraceUnion], *, is_imported: bool, is_redacted: bo
         clean = partial(clean_line, limit=MAX_TOOL_NAME) if is_imported else str
         columns["tools"] = {clean(name): list(sums) for name, sums in stats.tools.items()}
     if is_imported:
-        columns["calls_without_usage"] = count_without_usage(events)
+        columns |= {"calls_without_usage": count_without_usage(events), "output_tokens": stats.output_tokens}
     return columns
 
 
@@ -164,17 +145,11 @@ def _read_imported_mask(events: Sequence[TraceUnion], row: Mapping[str, Any]) ->
 
 
 def _without_partial_counts(events: Sequence[TraceUnion]) -> dict[int, ModelCall]:
-    """Return the calls of a session of Claude Code whose stored count of output tokens is not the final one."""
-    verified = [event for event in events if isinstance(event, Verification)]
-    if not verified or as_object(verified[0].details.get("session")).get("format") != "claude_code":
+    """Return the calls of an imported trajectory whose stored count of output tokens is not the final one."""
+    if not any(isinstance(event, Verification) and "session" in event.details for event in events):
         return {}
-    changed = {}
-    for position, event in enumerate(events):
-        if isinstance(event, ModelCall):
-            usage, note = drop_partial_count(event.usage, event.items)
-            if note:
-                changed[position] = replace(event, usage=usage, notes=[*event.notes, note])
-    return changed
+    counted = {place: drop_partial_count(event) for place, event in enumerate(events) if isinstance(event, ModelCall)}
+    return {place: call for place, call in counted.items() if call is not events[place]}
 
 
 def _parents(events: Sequence[TraceUnion], changed: Mapping[int, TraceUnion]) -> dict[str, int]:

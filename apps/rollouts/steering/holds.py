@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.disk_space import Place, find_shortage
@@ -20,7 +20,6 @@ from apps.rollouts.models import Breaker, Collection, Rollout, Throttle, Worker
 
 MAX_HOLDERS = 3
 """Collections that a hold names."""
-_WAITING = (Rollout.Status.QUEUED, Rollout.Status.RUNNING)
 
 RAISE = {
     Collection.PauseReason.MAX_SECONDS: "raise or remove the time limit",
@@ -90,9 +89,8 @@ def find_holds(collection: Collection) -> Holds:
         return []
     used = _uses(collection)
     shared = [*_find_unwell(collection), *_find_breakers(used), *_find_throttles(used), *_find_refusals(collection)]
-    if collection.state == Collection.State.PAUSED:
-        return shared
-    return [*_find_full_disk(), *shared, *_find_taken(collection)]
+    shared += _find_taken(collection)
+    return shared if collection.state == Collection.State.PAUSED else [*_find_full_disk(), *shared]
 
 
 def _uses(collection: Collection) -> Q:
@@ -195,53 +193,42 @@ def _name_endpoint(row: Breaker | Throttle) -> str:
 
 def _find_taken(collection: Collection) -> Holds:
     """Return the limits that other collections use up, if rollouts of this one are queued and none is running."""
-    statuses = set(
-        collection.rollouts.filter(status__in=_WAITING).order_by().values_list("status", flat=True).distinct()
-    )
-    if collection.state != Collection.State.RUNNING or statuses != {Rollout.Status.QUEUED}:
+    running = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0).order_by()
+    queued = collection.rollouts.filter(status=Rollout.Status.QUEUED, collection__state=Collection.State.RUNNING)
+    if not queued.exists() or running.filter(collection=collection).exists():
         return []
-    workers = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
-    seats = dict(workers.filter(group=_group(collection)).values_list("pk", "seats"))
     model, environment = collection.policy_model, collection.environment
+    group = model.worker_group or environment.worker_group
+    workers = Worker.objects.filter(group=group, state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
+    seats = dict(workers.values_list("pk", "seats"))
+    in_seats = running.filter(lease__in=seats)
+    of_model = running.filter(collection__policy_model=model)
+    of_environment = running.filter(collection__environment=environment)
     limits = [
-        ("workers", "seats", sum(seats.values()), Q(lease__in=seats)),
-        (f"policy model {model}", "slots", model.concurrency, Q(lease__gt=0, collection__policy_model=model)),
-        (
-            f"environment {environment}",
-            "slots",
-            environment.concurrency,
-            Q(lease__gt=0, collection__environment=environment),
-        ),
+        ("workers", "seats", sum(seats.values()), in_seats),
+        (f"policy model {model}", "slots", model.concurrency, of_model),
+        (f"environment {environment}", "slots", environment.concurrency, of_environment),
     ]
     if collection.agent.kind == Agent.Kind.EXTERNAL:
-        most = sum(map(external_seats, seats.values()))
-        taken = Q(lease__in=seats, collection__agent__kind=Agent.Kind.EXTERNAL)
-        limits.append(("workers", "seats for external agents", most, taken))
+        of_agents = in_seats.filter(collection__agent__kind=Agent.Kind.EXTERNAL)
+        limits.append(("workers", "seats for external agents", sum(map(external_seats, seats.values())), of_agents))
     return [hold for limit in limits if (hold := _of_limit(*limit))]
 
 
-def _of_limit(endpoint: str, what: str, most: int, taken: Q) -> Hold | None:
+def _of_limit(endpoint: str, what: str, most: int, running: QuerySet[Rollout]) -> Hold | None:
     """Return the collections that take all `most` seats or slots; None if one is free."""
-    names = ("collection", "collection__agent__slug", "collection__agent__kind")
-    running = Rollout.objects.filter(taken, status=Rollout.Status.RUNNING).order_by().values_list(*names)
-    holders = list(running.annotate(rollouts=Count("pk")).order_by("-rollouts", "collection"))
+    agent = ("collection__agent__kind", "collection__agent__slug")
+    holders = list(
+        running.values_list("collection", *agent).annotate(count=Count("pk")).order_by("-count", "collection")
+    )
     if not most or sum(holder[-1] for holder in holders) < most:
         return None
     named = [
-        f"{rollouts} by collection {pk} ({Agent.Kind(kind).label.lower()} {slug})"
-        for pk, slug, kind, rollouts in holders[:MAX_HOLDERS]
+        f"{count} by collection {pk} ({Agent.Kind(kind).label.lower()} {slug})" for pk, kind, slug, count in holders
     ]
-    more = len(holders) - len(named)
-    return Hold(
-        key=f"taken {endpoint} {what}",
-        endpoint=endpoint,
-        failures=f"all {most} {what} are taken: {', '.join(named)}{f' and {more} more collections' if more else ''}",
-        next_try="a rollout starts when one is free",
-    )
-
-
-def _group(collection: Collection) -> str:
-    return collection.policy_model.worker_group or collection.environment.worker_group
+    more = [f"and {len(named) - MAX_HOLDERS} more"] if len(named) > MAX_HOLDERS else []
+    failures = f"all {most} {what} are taken: {', '.join([*named[:MAX_HOLDERS], *more])}"
+    return Hold(key=f"taken {endpoint} {what}", endpoint=endpoint, failures=failures, next_try="waiting for a free one")
 
 
 def _say_when(what: str, due: datetime | None, now: datetime) -> str:
@@ -256,7 +243,7 @@ def _say_until(moment: datetime, now: datetime) -> str:
 
 def explain_missing_worker(collection: Collection) -> str:
     """Return what to start if no live worker can run this collection; otherwise empty."""
-    group = _group(collection)
+    group = collection.policy_model.worker_group or collection.environment.worker_group
     alive = {each for _, each in claiming_workers()}
     if group in alive:
         return ""

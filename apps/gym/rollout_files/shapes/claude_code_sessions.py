@@ -14,7 +14,6 @@ from apps.gym.rollout_files.shapes.claude_code_requests import RecordedRequest, 
 from apps.gym.rollout_files.stored_calls import (
     StoredCall,
     StoredTrace,
-    drop_partial_count,
     number_lineages,
     path_to,
     read_counts,
@@ -53,9 +52,8 @@ class _Reply:
         self.number = number
         self.first = self.last = line
         self.blocks: list[dict[str, Any]] = []
-        self.stop: Any = None
-        self.is_unfinished = True
-        """True if each line says that the reply has no stop reason yet."""
+        self.stop: Any = ""
+        """The stop reason, or None if each line says that there is none yet."""
 
 
 class _Session:
@@ -97,8 +95,7 @@ class _Session:
         reply = self._replies.setdefault(name, _Reply(number, line))
         reply.last = line
         reply.blocks += blocks
-        reply.stop = line["message"].get("stop_reason") or reply.stop
-        reply.is_unfinished &= line["message"].get("stop_reason", "") is None
+        reply.stop = line["message"].get("stop_reason", reply.stop) or reply.stop or None
         self._reply_of[own] = name
 
     def trace(self) -> StoredTrace:
@@ -159,14 +156,6 @@ class _Session:
             at = read_time(reply.last.get("timestamp"), "/timestamp")
         except RowRefused as refusal:
             raise RowRefused(refusal.code, refusal.message, line=reply.number) from None
-        usage = read_counts(
-            told.get("usage"),
-            input_tokens=("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
-            output_tokens=("output_tokens",),
-            cached_tokens=("cache_read_input_tokens",),
-            cache_write_tokens=("cache_creation_input_tokens",),
-        )
-        usage, note = drop_partial_count(usage, items, is_unfinished=reply.is_unfinished)
         return StoredCall(
             items_in=items_in,
             items=items,
@@ -174,9 +163,16 @@ class _Session:
             model=str(told.get("model") or ""),
             response_id=str(told.get("id") or ""),
             finish_reason=_FINISHED.get(str(reply.stop), ""),
-            usage=usage,
+            is_unfinished=reply.stop is None,
+            usage=read_counts(
+                told.get("usage"),
+                input_tokens=("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+                output_tokens=("output_tokens",),
+                cached_tokens=("cache_read_input_tokens",),
+                cache_write_tokens=("cache_creation_input_tokens",),
+            ),
             at=at,
-            notes=[*(f"left out: {kind}" for kind in dropped), *filter(None, [note])],
+            notes=[f"left out: {kind}" for kind in dropped],
         )
 
     def _explain_roots(self, calls: list[StoredCall], befores: list[list[tuple[int, Line]]]) -> list[int]:
