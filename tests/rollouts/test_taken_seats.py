@@ -57,7 +57,7 @@ def test_idle_external_attempts_are_named_on_page_and_api(client, dataset):
     idle = hold(dataset, worker, 3, agent=make_agent(slug="idle", kind="external"))
     told = (
         f"all 4 seats are taken: 3 by collection {idle.pk} (external agent idle), 1 by collection {built_in.pk} "
-        "(built-in loop loop); waiting for a free one"
+        "(built-in loop loop); rollouts start as some become free"
     )
     assert held(client, collection) == [f"workers: {told}"]
     assert f"Workers: {told}" in client.get(f"/collections/{collection.pk}/").text

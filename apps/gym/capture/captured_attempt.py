@@ -97,7 +97,8 @@ class CapturedAttempt(SessionDriver):
         self._reward: Reward | None = None
         self._is_closed = False
         self._is_abandoned = False
-        self._failed: deque[tuple[FailedCall, GymError]] = deque(maxlen=MAX_FAILED)
+        self._failed: deque[FailedCall] = deque(maxlen=MAX_FAILED)
+        self._last_error: GymError | None = None
         self.refusal = ""
         """Why GymWeb refused the last invalid request of the agent."""
         self._session: Session | None = None
@@ -178,8 +179,7 @@ class CapturedAttempt(SessionDriver):
 
     def _find_model_error(self) -> GymError | None:
         """Return the error of the model after which the agent got no reply and has no answer of a model."""
-        found = find_unanswered(self.trace, [failed for failed, _ in self._failed])
-        return next((error for failed, error in self._failed if failed is found), None)
+        return self._last_error if find_unanswered(self.trace, self._failed) else None
 
     def _find_refusal(self) -> GymError | None:
         """Return an error if GymWeb refused all calls of the agent."""
@@ -316,7 +316,7 @@ class CapturedAttempt(SessionDriver):
                 task.cancel()
         await self._replies.wait_until_written(LAST_WRITE_SECONDS)
         end.unserved = self._replies.unserved
-        end.failed_calls = [failed for failed, _ in self._failed]
+        end.failed_calls = [*self._failed]
         end.at = self.elapsed()
         await self._report(end)
 
@@ -395,7 +395,8 @@ class CapturedAttempt(SessionDriver):
         parts = ["".join(one.text for one in part) for _, part in groupby(received, attrgetter("kind", "number"))]
         failed = FailedCall(call=call, latest=self._latest, kind=problem.kind, message=str(problem))
         failed.received = "\n".join(parts)[:MAX_RECEIVED]
-        self._failed.append((failed, problem))
+        self._failed.append(failed)
+        self._last_error = problem
         if problem.refused_by == "rate_limit":
             self._lease.stop_clock_for_retry(RETRY_SECONDS if problem.retry_after is None else problem.retry_after)
 

@@ -228,7 +228,12 @@ def _of_limit(endpoint: str, what: str, most: int, running: QuerySet[Rollout]) -
     ]
     more = [f"and {len(named) - MAX_HOLDERS} more"] if len(named) > MAX_HOLDERS else []
     failures = f"all {most} {what} are taken: {', '.join([*named[:MAX_HOLDERS], *more])}"
-    return Hold(key=f"taken {endpoint} {what}", endpoint=endpoint, failures=failures, next_try="waiting for a free one")
+    return Hold(
+        key=f"taken {endpoint} {what}",
+        endpoint=endpoint,
+        failures=failures,
+        next_try="rollouts start as some become free",
+    )
 
 
 def _say_when(what: str, due: datetime | None, now: datetime) -> str:
