@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
-from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
+from apps.gym.attempt_options import REWARD_SOURCES, IncludeAmbiguous, IncludeTruncated
 from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.specs import Option
 from apps.rollouts.models import RolloutQuerySet
@@ -88,6 +88,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = False
     include_truncated: IncludeTruncated = False
+    include_ambiguous: IncludeAmbiguous = False
     include_flagged: Annotated[
         bool,
         Option(
@@ -105,14 +106,24 @@ _DEFAULTS: dict[RowKind, dict[str, Any]] = {
     "tasks": {},
     "scored": {"include_truncated": True},
 }
-_OF_ATTEMPTS = {"min_reward", "include_flagged", "include_truncated", "dedupe"}
+_OF_ATTEMPTS = {"min_reward", "include_flagged", "include_truncated", "include_ambiguous", "dedupe"}
 _OF_PAIRS = {"include_rejected", "only_accepted", "sources"}
 _APPLY: dict[RowKind, frozenset[str]] = {
     "demonstrations": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "labels": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "scored": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "preferences": frozenset(
-        {"q", "rollouts", "min_reward", "include_flagged", "per_task", "max_rows", "splits", *_OF_PAIRS}
+        {
+            "q",
+            "rollouts",
+            "min_reward",
+            "include_flagged",
+            "include_ambiguous",
+            "per_task",
+            "max_rows",
+            "splits",
+            *_OF_PAIRS,
+        }
     ),
     "tasks": frozenset(get_type_hints(Filters)) - _OF_ATTEMPTS - _OF_PAIRS - {"per_task"},
 }

@@ -19,9 +19,11 @@ from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
 from apps.exports.offered_tools import Offers
 from apps.exports.task_prompts import planned_harness, row_with_prompt
+from apps.gym.exporters.branches import find_leaves
 from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.tasks.mappings.templates import GapEmpty
+from apps.gym.traces.authorship import count_foreign
 from apps.gym.traces.courses import completion_fingerprint
 from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.exact_prompts import restore_prompts
@@ -76,6 +78,7 @@ class RowReader:
         self.credentials = ExportedCredentials(mask=export.mask_credentials)
         self.filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
+        self.ledger.trains_foreign = self._options.injected == "kept"
         self._rows_left = self.filters.max_rows
         collection = export.collection
         self._version_labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
@@ -91,6 +94,7 @@ class RowReader:
         for source_rows in self._read_sources():
             self.ledger.use(len(source_rows.rows))
             self._count_tokens(source_rows.source, count_trained(source_rows.rows))
+            self._count_foreign_turns(source_rows.source)
             yield source_rows
             if self._rows_left is not None:
                 self._rows_left -= len(source_rows.rows)
@@ -109,14 +113,22 @@ class RowReader:
         if not isinstance(source, Attempt) or "grammar_calls" not in self.format.choices or _is_masked(source):
             return
         graph = TraceGraph(source.events)
-        path = {"main": graph.main_leaf, "longest": graph.longest_leaf}.get(self._options.branches)
-        events = source.events if path is None or self.format.keeps_all else graph.line(path)
-        forced = [event.tokens for event in events if isinstance(event, ModelCall) and event.grammar and event.tokens]
+        exported = {call for leaf in find_leaves(graph, self._options) for call in graph.path(leaf) if call}
+        calls = [graph.calls[call] for call in sorted(graph.calls if self.format.keeps_all else exported)]
+        forced = [call.tokens for call in calls if call.grammar and call.tokens]
         count = sum(read_shape(tokens).generated for tokens in forced) if self._options.grammar_calls == "mask" else 0
         if trained is not None or count:
             self.ledger.count_tokens(sampled=(trained or 0) + count, trainable=trained or 0)
         if count and not trained:
-            self._grammar = self._grammar or name_grammar(events)
+            self._grammar = self._grammar or name_grammar(source.events)
+
+    def _count_foreign_turns(self, source: Attempt | Preference | TaskPrompt) -> None:
+        """Count the turns of the exported paths that the model did not write, if the format trains turns."""
+        if not isinstance(source, Attempt) or self.format.needs_tokens or self.format.keeps_all:
+            return
+        graph = TraceGraph(source.events)
+        lines = [] if graph.is_line else [graph.line(leaf) for leaf in find_leaves(graph, self._options)]
+        self.ledger.foreign_turns += sum(count_foreign(line) for line in lines)
 
     def _read_sources(self) -> Iterator[SourceRows]:
         if self.format.row_kind == "preferences":

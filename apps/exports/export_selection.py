@@ -33,6 +33,7 @@ class Candidate(NamedTuple):
     components: dict[str, float]
     stop_reason: str
     masked: str
+    ambiguous_path: bool
     model_version: str
     output_tokens: int
     flagged: bool
@@ -178,6 +179,7 @@ def _choose(rollouts: list[Candidate], filters: Filters, ledger: Ledger, *, keep
             include_flagged=filters.include_flagged,
             include_truncated=filters.include_truncated,
             include_masked=keeps_masked,
+            include_ambiguous=filters.include_ambiguous,
             min_reward=filters.min_reward,
         )
         if reason:

@@ -64,4 +64,6 @@ def _status_refusal(pair: PreferencePair, filters: Filters) -> str:
         return "other_source"
     if pair.chosen.masked or pair.rejected.masked:
         return MASKED
+    if (pair.chosen.ambiguous_path or pair.rejected.ambiguous_path) and not filters.include_ambiguous:
+        return "ambiguous_path"
     return "flagged" if (pair.chosen.flagged or pair.rejected.flagged) and not filters.include_flagged else ""

@@ -8,4 +8,11 @@ IncludeTruncated = Annotated[
     bool,
     Option("Include truncated rollouts", "Includes rollouts cut off by a limit. They do not teach a model to stop."),
 ]
+IncludeAmbiguous = Annotated[
+    bool,
+    Option(
+        "Include rollouts with an ambiguous path",
+        "No captured call holds the agent's answer, so the exported conversation may be another one.",
+    ),
+]
 REWARD_SOURCES = {"override": "Reviewer's override, else the verifier's", "verifier": "The verifier's"}

@@ -13,8 +13,10 @@ import msgspec
 
 from apps.gym.outcomes import ENDED_BY_ITSELF, MASKED
 
-Level = Literal["task", "rollout", "pair", "token"]
-"""What a reason leaves out. For exports of tasks, rollouts and pairs, everything else is counted in that unit."""
+Level = Literal["task", "rollout", "pair", "turn", "token"]
+"""What a reason leaves out. Turns and tokens are parts of used sources. The rest is counted in the unit of the export.
+"""
+PARTS: frozenset[Level] = frozenset({"turn", "token"})
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 Unit = Literal["rollouts", "tasks", "pairs"]
@@ -67,7 +69,7 @@ REASONS: dict[str, Reason] = {
             "without a reward",
             "The rollout completed without a reward.",
             "reviewer",
-            "flag:unscored -flag:masked,credentials,truncated",
+            "flag:unscored -flag:masked,credentials,truncated,ambiguous",
         ),
         (
             "flagged",
@@ -76,6 +78,13 @@ REASONS: dict[str, Reason] = {
             "include_flagged",
             "flag:credentials status:completed -flag:masked",
         ),
+        (
+            "ambiguous_path",
+            "whose answer no captured call holds",
+            "The agent gave an answer that no captured call wrote, so the main path may be another conversation.",
+            "include_ambiguous",
+            "flag:ambiguous status:completed -flag:masked,credentials",
+        ),
         ("redacted", "with redacted credentials", "Credentials were redacted.", "include_redacted", "flag:redacted"),
         ("below_min_reward", "below the minimum reward", "The reward is below min_reward.", "min_reward"),
         (
@@ -83,7 +92,7 @@ REASONS: dict[str, Reason] = {
             "cut off by a limit",
             "The rollout was cut off, so it does not show how to end.",
             "include_truncated",
-            "flag:truncated -flag:masked,credentials",
+            "flag:truncated -flag:masked,credentials,ambiguous",
         ),
         ("not_selected", "not selected by the filter", "The filter or the list of rollouts leaves it out.", "q"),
         ("no_trace", "without a trace", "The trace was deleted or never stored."),
@@ -101,6 +110,13 @@ REASONS: dict[str, Reason] = {
     **_reasons(
         "rollout",
         ("no_assistant_turn", "without a turn of the model", "The trace has no reply of the model."),
+        (
+            "injected_turns",
+            "with turns that the model did not write",
+            "The client of the agent sent turns in the model's name that no captured call wrote, and the format cannot "
+            "leave them out of the loss.",
+            "injected",
+        ),
         ("nothing_to_train_on", "with nothing to train on", "The format makes no row of it."),
         ("tool_not_function", "with a tool that is no function", "The format only holds function tools."),
         ("orphan_tool_output", "with an output of no call", "A tool output belongs to no call."),
@@ -191,6 +207,14 @@ REASONS: dict[str, Reason] = {
         ("other_source", "of another source", "The preference has another source.", "sources"),
     ),
     **_reasons(
+        "turn",
+        (
+            "foreign_turn",
+            "not written by the model",
+            "The client of the agent sent this turn in the model's name. It has weight 0, or no row.",
+        ),
+    ),
+    **_reasons(
         "token",
         (
             "grammar",
@@ -229,6 +253,8 @@ class RolloutRow(Protocol):
     @property
     def flagged(self) -> bool: ...
     @property
+    def ambiguous_path(self) -> bool: ...
+    @property
     def stop_reason(self) -> str: ...
 
 
@@ -238,21 +264,22 @@ def find_reason(
     include_flagged: bool = False,
     include_truncated: bool = False,
     include_masked: bool = False,
+    include_ambiguous: bool = False,
     min_reward: float | None = None,
 ) -> str:
     """Return why a rollout is left out, as far as its columns tell, or an empty string."""
     if row.status != "completed":
         return row.status if row.status in {"failed", "cancelled"} else "not_finished"
-    if row.masked and not include_masked:
-        return MASKED
-    if row.flagged and not include_flagged:
-        return "flagged"
-    if min_reward is not None and row.reward is not None and row.reward < min_reward:
-        return "below_min_reward"
-    if not include_truncated and row.stop_reason not in ENDED_BY_ITSELF:
-        return "truncated"
-    # Last, because a verdict of reviewers can replace a reward.
-    return "no_reward" if row.reward is None and not row.masked else ""
+    holds = {
+        MASKED: row.masked and not include_masked,
+        "flagged": row.flagged and not include_flagged,
+        "ambiguous_path": row.ambiguous_path and not include_ambiguous,
+        "below_min_reward": min_reward is not None and row.reward is not None and row.reward < min_reward,
+        "truncated": not include_truncated and row.stop_reason not in ENDED_BY_ITSELF,
+        # Last, because a verdict of reviewers can replace a reward.
+        "no_reward": row.reward is None and not row.masked,
+    }
+    return next((reason for reason, is_so in holds.items() if is_so), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +301,7 @@ class Trainability:
 
     `rows` is None where nothing was converted to rows. Tokens are None for rows without token IDs: `sampled_tokens`
     are the captured ones that the model sampled, and `trainable_tokens` those of them in the loss. `notice` is a
-    warning if nothing is trainable, with the remedy; else empty. `grammar` is then what made the server use a grammar.
+    warning with its remedy if nothing is trainable, or if foreign turns are trained; else empty. `grammar` is then what made the server use a grammar.
     """
 
     unit: Unit
@@ -298,6 +325,10 @@ class Ledger:
         self.sampled_tokens: int | None = None
         self.trainable_tokens: int | None = None
         self.dropped: Counter[str] = Counter()
+        self.foreign_turns = 0
+        """Turns of used sources that the model did not write."""
+        self.trains_foreign = False
+        """True if the options of the export keep them in the loss."""
 
     def drop(self, reason: str, number: int = 1) -> None:
         """Count sources that are left out. Raises KeyError for an unknown reason."""
@@ -328,6 +359,8 @@ class Ledger:
             sampled_tokens=self.sampled_tokens,
             trainable_tokens=self.trainable_tokens,
             grammar=grammar,
+            foreign_turns=self.foreign_turns,
+            trains_foreign=self.trains_foreign,
         )
 
 
@@ -347,6 +380,8 @@ def summarize(
     sampled_tokens: int | None = None,
     trainable_tokens: int | None = None,
     grammar: str = "",
+    foreign_turns: int = 0,
+    trains_foreign: bool = False,
 ) -> Trainability:
     """Return the summary of counts, most frequent reasons first."""
     left_out = [_left_out(name, count) for name, count in dropped.items() if count]
@@ -354,6 +389,11 @@ def summarize(
     masked = (sampled_tokens or 0) - (trainable_tokens or 0)
     if masked > 0:
         left_out.append(_left_out("grammar", masked))
+    notice = explain_untrainable(sampled_tokens, trainable_tokens, grammar)
+    if foreign_turns and trains_foreign:
+        notice = notice or f"{foreign_turns:,} trained turns were not written by the model. Set injected to dropped."
+    elif foreign_turns:
+        left_out.append(_left_out("foreign_turn", foreign_turns))
     return Trainability(
         unit=unit,
         considered=considered,
@@ -362,7 +402,7 @@ def summarize(
         sampled_tokens=sampled_tokens,
         trainable_tokens=trainable_tokens,
         left_out=left_out,
-        notice=explain_untrainable(sampled_tokens, trainable_tokens, grammar),
+        notice=notice,
         grammar=grammar if sampled_tokens and not trainable_tokens else "",
     )
 
@@ -406,7 +446,7 @@ def describe(found: Trainability) -> str:
     if found.trainable_tokens is not None:
         parts[-1] += ","
         parts.append(f"with {found.trainable_tokens:,} trainable tokens")
-    rest = [f"{one.count:,} {one.label}" for one in found.left_out if one.level != "token"]
+    rest = [f"{one.count:,} {one.label}" for one in found.left_out if one.level not in PARTS]
     return " ".join(parts) + (f"; left out: {', '.join(rest)}" if rest else "")
 
 

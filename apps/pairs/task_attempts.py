@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from django.db.models import Min
 
@@ -27,6 +28,7 @@ _COLUMNS = (
     "error_kind",
     "stop_reason",
     "masked",
+    "ambiguous_path",
     "redactions",
     "flagged",
     "output_tokens",
@@ -34,7 +36,7 @@ _COLUMNS = (
     "attempt",
 )
 
-Row = tuple[int, int, float | None, str, str, str, str, dict[str, int], bool, int, str, int]
+Row = tuple[Any, ...]
 """The columns of `_COLUMNS`."""
 
 
@@ -107,18 +109,9 @@ def _read_rollouts(
 
 
 def _add_rollout(task_group: TaskGroup, row: Row) -> None:
-    _, pk, reward, status, error_kind, stop_reason, masked, redactions, flagged, output_tokens, answer, number = row
-    task_group.numbers[pk] = number
-    task_group.attempts.append(
-        Attempt(
-            id=pk,
-            reward=reward,
-            status=status,
-            error_kind=error_kind,
-            stop_reason=stop_reason,
-            masked=masked,
-            flagged=flagged or bool(redactions),
-            output_tokens=output_tokens,
-            answer=answer,
-        )
-    )
+    columns = dict(zip(_COLUMNS, row, strict=True))
+    number, redactions = columns.pop("attempt"), columns.pop("redactions")
+    columns["flagged"] = columns["flagged"] or bool(redactions)
+    del columns["task_id"]
+    task_group.numbers[columns["id"]] = number
+    task_group.attempts.append(Attempt(**columns))

@@ -129,10 +129,10 @@ def test_a_subagent_has_its_own_lineage_and_leaf():
     graph = TraceGraph(interleaved().events)
     assert [(one.number, one.calls) for one in graph.lineages] == [(1, [1, 3, 5]), (2, [2, 4, 6])]
     assert graph.leaves == [5, 6]
-    assert (graph.main_leaf, graph.longest_leaf) == (5, 6)
+    assert (graph.main_leaf, graph.longest_leaf) == (6, 6)
 
 
-@pytest.mark.parametrize(("named", "leaf"), [(4, 4), (0, 5), (99, 5)])
+@pytest.mark.parametrize(("named", "leaf"), [(4, 4), (0, 6), (99, 6)])
 def test_finish_names_the_main_call(named, leaf):
     events = [*interleaved().events, AgentEnd(command="finish", call=named, answer="Three.")]
     assert TraceGraph(events).main_leaf == leaf
@@ -262,3 +262,88 @@ def test_a_graph_of_200_calls_reads_in_300_ms():
     assert len(conversation(graph.main)) == 201
     assert len(join_graph(graph)) == 2
     assert time.process_time() - began < 0.3
+
+
+def finished(recorder, answer=""):
+    return TraceGraph([*recorder.events, AgentEnd(command="finish", answer=answer)])
+
+
+def planned_and_executed():
+    recorder = Recorder(tools=[])
+    recorder.call([message("system", "You plan."), TASK], [said("Count with ls.")], tools=[])
+    executor = [message("system", "You execute."), message("user", "Count the files. Plan:\nCount with ls.")]
+    recorder.call(executor, [said("The answer is \\boxed{42}")], tools=[])
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("answer", "path"),
+    [
+        ("42", (2, "answer", False)),
+        ("The answer is \\boxed{42}", (2, "answer", False)),
+        ("Count with ls.", (1, "answer", False)),
+        ("ls", (1, "contains", False)),
+        ("", (2, "latest", False)),
+        ("43", (2, "latest", True)),
+    ],
+)
+def test_the_main_path_ends_at_the_call_that_wrote_the_answer(answer, path):
+    assert finished(planned_and_executed(), answer).main_path == path
+
+
+def test_an_argument_of_a_last_tool_call_is_an_answer():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [asked("c1", '{"answer": {"value": "42"}}', name="final_answer")])
+    recorder.call([message("system", "You check."), message("user", "Is it harmful?")], [said("No.")])
+    assert finished(recorder, "42").main_path == (1, "answer", False)
+
+
+def test_a_conversation_that_goes_on_after_the_answer_is_the_main_path():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("42")])
+    recorder.call([SYSTEM, TASK, said("42"), message("user", "Sure?")], [said("Yes.")])
+    recorder.call([message("system", "You check."), message("user", "Is it harmful?")], [said("No.")])
+    assert finished(recorder, "42").main_path == (2, "earlier", False)
+
+
+def test_a_subagent_with_the_same_answer_is_not_the_main_path():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [asked("c1", '{"prompt": "Count all the files there."}', name="agent")])
+    late = recorder.arrive([SUBAGENT, message("user", "Count all the files there.")])
+    recorder.call([SYSTEM, TASK, asked("c1", '{"prompt": "Count all the files there."}', name="agent")], [said("42")])
+    recorder.complete(late.call, [said("42")])
+    assert finished(recorder, "42").main_path == (3, "answer", False)
+    assert finished(recorder).main_path == (3, "latest", False)
+
+
+def test_two_served_replies_to_one_request_are_two_samples():
+    recorder = Recorder()
+    for text in ("41", "42"):
+        recorder.call([SYSTEM, TASK], [said(text)])
+    graph = finished(recorder, "41")
+    assert (graph.leaves, graph.main_leaf, graph.conversation_leaves) == ([1, 2], 1, [1])
+
+
+def test_the_segments_of_a_conversation_leave_out_titles_and_subagents():
+    recorder = Recorder()
+    recorder.call([message("system", "Write a title."), TASK], [said("Files")], tools=[])
+    recorder.call([SYSTEM, TASK], [asked("c1")])
+    recorder.call([SYSTEM, TASK, asked("c1"), answered("c1")], [asked("c2")])
+    recorder.call([SUBAGENT, message("user", "Something else.")], [said("Done.")])
+    recorder.call([SYSTEM, message("user", "Go on with the count.")], [said("42")])
+    graph = finished(recorder, "42")
+    assert (graph.leaves, graph.conversation_leaves) == ([1, 3, 4, 5], [3, 5])
+    assert [one.root_reason for one in graph.lineages] == ["auxiliary", "first", "subagent"]
+
+
+def test_turns_in_requests_have_their_authors():
+    recorder = Recorder()
+    invented = [said("Understood, I will begin."), message("user", "Go.")]
+    recorder.call([SYSTEM, TASK, *invented], [said('He said "three" of them.'), asked("c1")])
+    reworded = [said("He said 'three' of them."), asked("c1"), answered("c1")]
+    recorder.call([SYSTEM, TASK, *invented, *reworded], [said("Three.")])
+    prompt = TraceGraph(recorder.events).main[1]
+    assert prompt.authors == ["", "", "injected", "", "rerendered", "sampled", ""]
+    turned = [said("Understood, I will begin."), said("I call run with {}"), message("user", "ok")]
+    authors = TraceGraph(recorder.events)._authors
+    assert authors.of(turned) == ["injected", "injected", ""]

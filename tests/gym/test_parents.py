@@ -217,3 +217,81 @@ def test_an_abandoned_first_call_leaves_its_lineage_to_the_next():
     recorder.finder.abandon(recorder.arrive([SYSTEM, TASK]).call)
     place = recorder.arrive([SYSTEM, TASK])
     assert (place.lineage, place.root_reason) == (1, "first")
+
+
+def test_a_history_with_replaced_tool_results_stays_in_its_lineage_and_says_what_changed():
+    recorder = Recorder()
+    history = [SYSTEM, TASK]
+    for number in range(3):
+        reply = asked(f"c{number}")
+        recorder.call(history, [reply])
+        history = [*history, reply, answered(f"c{number}", f"the result {number}")]
+    trimmed = [*history[:3], answered("c0", "[removed]"), *history[4:]]
+    place = recorder.arrive(trimmed)
+    assert (place.parent, place.lineage, place.root_reason) == (1, 1, "")
+    assert place.edited == ["replaced 1 item at item 3"]
+    recorder.complete(place.call, [said("Three.")])
+    assert recorder.arrive([*trimmed, said("Three."), message("user", "Sure?")]).edited == []
+
+
+def test_dropped_turns_of_a_history_are_named():
+    recorder = Recorder()
+    first = [SYSTEM, TASK, asked("c1"), answered("c1", "the first result")]
+    recorder.call([SYSTEM, TASK], [asked("c1")])
+    recorder.call(first, [asked("c2")])
+    place = recorder.arrive([SYSTEM, TASK, asked("c2"), answered("c2", "the second result")])
+    assert (place.root_reason, place.lineage) == ("compaction", 1)
+    assert place.edited == ["dropped 2 items at item 2"]
+
+
+@pytest.mark.parametrize("system", [[], [SYSTEM]], ids=["no system prompt", "system prompt"])
+def test_a_scratchpad_that_grows_is_one_conversation(system):
+    recorder = Recorder(tools=[])
+    pad = "Question: how many files are there?"
+    for step in range(3):
+        event = recorder.call([*system, message("user", pad)], [said(f"ls {step}")], tools=[])
+        assert (event.lineage, event.root_reason) == (1, "rewritten" if step else "first")
+        pad += f" ls {step} = {step}"
+    other = recorder.arrive([*system, message("user", "Question: how many files are there? Be brief.")], tools=[])
+    assert (other.root_reason, other.lineage) == ("subagent", 2)
+
+
+def test_one_line_of_the_system_prompt_may_change_with_each_request():
+    recorder = Recorder()
+
+    def system(stamp):
+        return message("system", f"x-header: cch={stamp};\nYou are an agent.\nYou work on files.")
+
+    recorder.call([system("00001"), TASK], [asked("c1")])
+    place = recorder.arrive([system("00002"), TASK, asked("c1"), answered("c1")])
+    assert (place.parent, place.kept, place.lineage, place.items_in) == (1, 3, 1, [answered("c1")])
+    assert place.edited == ["line 1 of the system prompt was: x-header: cch=00002;"]
+    recorder.complete(place.call, [said("Three.")])
+    more = [system("00003"), TASK, asked("c1"), answered("c1"), said("Three."), message("user", "Sure?")]
+    assert (recorder.arrive(more).parent, recorder.arrive([system("00004"), message("user", "New.")]).parent) == (2, 0)
+
+
+def test_a_system_prompt_with_two_other_lines_is_another_one():
+    recorder = Recorder()
+    recorder.call([message("system", "a: 1\nb: 1\nYou are an agent."), TASK], [asked("c1")])
+    place = recorder.arrive([message("system", "a: 2\nb: 2\nYou are an agent."), TASK, asked("c1"), answered("c1")])
+    assert (place.parent, place.root_reason) == (0, "rewritten")
+
+
+def test_text_beside_tool_calls_may_be_dropped():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("I will list the files."), asked("c1")])
+    place = recorder.arrive([SYSTEM, TASK, asked("c1"), answered("c1")])
+    assert (place.parent, place.kept, place.items_in, place.lineage) == (1, 4, [answered("c1")], 1)
+    assert place.edited == ["dropped the text beside tool calls"]
+    recorder.complete(place.call, [said("Three.")])
+    follow = recorder.arrive([SYSTEM, TASK, asked("c1"), answered("c1"), said("Three."), message("user", "Sure?")])
+    assert (follow.parent, follow.edited) == (2, [])
+
+
+def test_a_delegated_text_inside_a_longer_line_names_the_caller():
+    recorder = Recorder()
+    prompt = "Look for empty files in the folder."
+    recorder.call([SYSTEM, TASK], [asked("c1", json.dumps({"prompt": prompt}), name="agent")])
+    place = recorder.arrive([message("system", "You are a subagent."), message("user", f"Your task: {prompt} Hurry.")])
+    assert (place.root_reason, place.spawned_by) == ("subagent", 1)

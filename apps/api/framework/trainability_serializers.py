@@ -20,13 +20,13 @@ LeftOutSerializer = make_serializer(
 
 @record_serializer(
     Trainability,
-    considered="`used` plus the counts of `left_out` whose level is not token.",
+    considered="`used` plus the counts of `left_out` whose level is neither turn nor token.",
     used="Rollouts, tasks or pairs that may be trained on.",
     rows="Rows of the export; null for a collection.",
     sampled_tokens="Captured tokens that the model sampled; null without token IDs.",
     trainable_tokens="Of these, tokens in the loss; null without token IDs.",
     grammar="What made the server use a grammar, if no sampled token is trainable; empty otherwise.",
-    notice="Warning if no sampled token is trainable, with the remedy; empty otherwise.",
+    notice="Warning if no sampled token is trainable or foreign turns are trained, with the remedy; empty otherwise.",
 )
 class TrainabilitySerializer(serializers.Serializer[Any]):
     """What may be trained on, and why the rest may not."""

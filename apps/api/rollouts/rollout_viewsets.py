@@ -76,6 +76,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "outcome",
             "stop_reason",
             "masked",
+            "ambiguous_path",
             "error_kind",
             "error_message",
             "turns",

@@ -262,6 +262,7 @@ def flags_of(rollout: Rollout) -> list[str]:
     holds = {
         "truncated": rollout.stop_reason not in {"", *ENDED_BY_ITSELF},
         "masked": rollout.masked != "",
+        "ambiguous path": rollout.ambiguous_path,
         "tool error": rollout.tool_errors > 0,
         "redactions not reviewed": rollout.flagged,
         "no token counts": rollout.calls_without_usage > 0,

@@ -6,11 +6,12 @@ import msgspec
 
 from apps.dashboard.traces.bodies import read_output
 from apps.dashboard.traces.call_outputs import Pairing, Read, tool_output
-from apps.dashboard.traces.cards import Block, Capture, Card, Trace
+from apps.dashboard.traces.cards import Block, Capture, Card, CardLink, Trace
 from apps.dashboard.traces.event_content import NOT_ASKED, image_blocks, read_content
 from apps.dashboard.traces.lanes import Lanes
 from apps.dashboard.traces.step_flags import calls_of, find_flags
 from apps.gym.traces.events import (
+    AgentEnd,
     JudgeCall,
     ModelCall,
     ToolResult,
@@ -24,6 +25,7 @@ from apps.gym.traces.events import (
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph
 from apps.gym.traces.items import Item
+from apps.gym.traces.main_path import AMBIGUOUS, WHY_PATH
 from apps.gym.traces.segments import check_prefixes
 from apps.gym.traces.tokens import TokensUnreadable
 
@@ -40,7 +42,9 @@ def build_trace(rows: Iterable[Row], find_lanes: Callable[[], Lanes] | None = No
     reads = [Read(seq, kind, payload, decode(payload), tokens) for seq, kind, payload, tokens in rows]
     pairing, cards = Pairing(reads), list[Card]()
     lanes: Lanes | None = None
-    if any(isinstance(read.event, ModelCall) and read.event.call for read in reads):
+    if any(
+        isinstance(read.event, AgentEnd) or (isinstance(read.event, ModelCall) and read.event.call) for read in reads
+    ):
         lanes = find_lanes() if find_lanes else Lanes((read.seq, read.event) for read in reads)
     before: list[Item] = []
     for index, read in enumerate(reads):
@@ -105,6 +109,12 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item], lanes: L
         return None if is_shown else _result_without_call(read, event)
     place = lanes.place(event.call) if lanes and isinstance(event, ModelCall) and event.call else None
     title, facts, blocks = read_content(read.seq, index, event, pairing, tokens=read.tokens, place=place)
+    links = place.links if place else ()
+    if isinstance(event, AgentEnd) and lanes and event.command == "finish":
+        path, last = lanes.main_path()
+        links = () if last is None else (CardLink("main path ends at", last),)
+        why = AMBIGUOUS if path.ambiguous else WHY_PATH.get(path.reason, "")
+        facts = (*facts, ("why this path", why)) if why else facts
     verified = event if isinstance(event, Verification) else None
     return Card(
         seq=read.seq,
@@ -120,7 +130,7 @@ def _card(index: int, read: Read, pairing: Pairing, before: list[Item], lanes: L
         is_captured=place is not None,
         lane=place.lane if place else None,
         mark=place.mark if place else "",
-        links=place.links if place else (),
+        links=links,
         tokens=event.usage.get("output_tokens", 0) if isinstance(event, ModelCall | JudgeCall) else 0,
     )
 

@@ -51,7 +51,7 @@ class Block:
     """A part of a card.
 
     `text`, `reasoning`, `call`, `output`, `json`, `image` or `fold` (collapsed, with a title). `is_input` is True for
-    items of a captured request.
+    items of a captured request. `author` says who wrote a turn of the model in it.
     """
 
     kind: str
@@ -61,6 +61,7 @@ class Block:
     result: Output | None = None
     image: Image | None = None
     is_input: bool = False
+    author: str = ""
 
     @property
     def role(self) -> str:

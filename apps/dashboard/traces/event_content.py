@@ -57,7 +57,7 @@ def read_content(
         case ModelCall():
             blocks = _blocks(seq, index, event.items, place.reply if place else pairing)
             if place and not place.repeats_request:
-                blocks = (*_request_blocks(seq, index, event.items_in, place.request), *blocks)
+                blocks = (*_request_blocks(seq, index, event.items_in, place), *blocks)
             if event.sampling:
                 blocks = (*blocks, _fold("sampling", event.sampling, seq))
             return "Model call", tuple(_call_facts(event, tokens)), blocks
@@ -128,11 +128,21 @@ def _blocks(seq: int, index: int, items: list[Item], pairing: Results, prefix: s
     )
 
 
-def _request_blocks(seq: int, index: int, items: list[Item], results: Results) -> Iterator[Block]:
+AUTHORS: dict[str, str] = {
+    "sampled": "resent by the client",
+    "rerendered": "reworded by the client",
+    "injected": "not written by the model",
+}
+"""Labels of turns in requests by their author."""
+
+
+def _request_blocks(seq: int, index: int, items: list[Item], place: CallPlace) -> Iterator[Block]:
     """Yield the items that a captured request adds. System prompts are collapsed."""
-    for block in _blocks(seq, index, items, results, REQUEST):
-        is_system = block.kind == "text" and block.role in ("system", "developer")
-        yield replace(block, kind="fold" if is_system else block.kind, is_input=True)
+    for number, (item, author) in enumerate(zip(items, place.authors, strict=True)):
+        for block in _item_blocks(seq, (index, number), item, place.request, REQUEST):
+            is_system = block.kind == "text" and block.role in ("system", "developer")
+            kind = "fold" if is_system else block.kind
+            yield replace(block, kind=kind, is_input=True, author=AUTHORS.get(author, ""))
 
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
@@ -217,6 +227,8 @@ def _place_facts(event: ModelCall) -> Iterator[Fact]:
     yield "call", str(event.call)
     if not event.served:
         yield "reply delivered", "no"
+    for edit in event.edited:
+        yield "history", edit
     for note in event.notes:
         yield "note", note
 

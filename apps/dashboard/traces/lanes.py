@@ -1,13 +1,16 @@
 """Places of captured calls on a page: lane, links to other calls, and the results of tool calls."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from apps.dashboard.traces.call_outputs import Position, output_content, tool_output
 from apps.dashboard.traces.cards import CardLink, Lane, Output
-from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
+from apps.gym.traces.authorship import Author, Authors
+from apps.gym.traces.events import AgentEnd, ModelCall, ToolResult, TraceUnion
+from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import Item, function_calls, is_by_model, item_type, text_of
+from apps.gym.traces.main_path import MainPath
 
 REQUEST = "in"
 """Prefix of the parts that are items of a request."""
@@ -32,7 +35,11 @@ class CallResults:
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """How a captured call is shown. `before` are the tool calls of its parent; `mark` says how its request differs."""
+    """How a captured call is shown.
+
+    `before` are the tool calls of its parent, and `mark` says how its request differs. `authors` are those of the items
+    that its request adds (apps.gym.traces.authorship).
+    """
 
     lane: Lane | None
     mark: str
@@ -41,6 +48,7 @@ class CallPlace:
     request: CallResults
     reply: CallResults
     repeats_request: bool
+    authors: list[Author]
 
 
 class Lanes:
@@ -49,13 +57,18 @@ class Lanes:
     def __init__(self, events: Iterable[tuple[int, TraceUnion | None]]) -> None:
         found: dict[int, tuple[int, ModelCall]] = {}
         self._recorded: dict[str, list[tuple[int, ToolResult]]] = defaultdict(list)
+        ends: list[TraceUnion] = []
         for seq, event in events:
+            if isinstance(event, AgentEnd):
+                ends.append(event)
             if isinstance(event, ModelCall) and event.call:
                 found[event.call] = seq, event
             elif isinstance(event, ToolResult):
                 self._recorded[event.call_id].append((seq, event))
         self._calls = {number: event for number, (_, event) in sorted(found.items())}
         self._seqs = {number: seq for number, (seq, _) in sorted(found.items())}
+        self._graph = TraceGraph([*self._calls.values(), *ends])
+        self._authors = Authors(self._calls.values())
         self._requests: dict[int, CallResults] = defaultdict(CallResults)
         self._replies: dict[int, CallResults] = defaultdict(CallResults)
         self._claimed: set[int] = set()
@@ -71,7 +84,8 @@ class Lanes:
     def place(self, number: int) -> CallPlace:
         call = self._calls[number]
         parent = self._calls.get(call.parent)
-        mark = "retry" if call.retry_of else _MARKS.get(call.root_reason, "")
+        mark = "repeated request" if call.retry_of else _MARKS.get(call.root_reason, "")
+        mark = mark or ("edited history" if call.edited else "")
         return CallPlace(
             lane=self._lanes.get(call.lineage),
             mark=mark,
@@ -80,7 +94,13 @@ class Lanes:
             request=self._requests[number],
             reply=self._replies[number],
             repeats_request=self._is_repeated(call),
+            authors=self._authors.of(call.items_in),
         )
+
+    def main_path(self) -> tuple[MainPath, int | None]:
+        """Return the main path of a captured attempt that has ended, and the event of its last call."""
+        found = self._graph.main_path
+        return found, self._seqs.get(found.leaf)
 
     def is_claimed(self, seq: int) -> bool:
         """Return True if a tool result is shown with its call."""
@@ -99,13 +119,17 @@ class Lanes:
         """Return the lanes of all lineages except those of the main agent."""
         lanes: dict[int, Lane] = {}
         started: set[int] = set()
+        titles = self._graph.titles
+        numbers: Counter[str] = Counter()
         for number, call in self._calls.items():
             if call.lineage in started:
                 continue
             started.add(call.lineage)
-            names = {"subagent": f"subagent {call.lineage}", "auxiliary": "auxiliary call", **_MARKS}
-            if call.lineage > 1 and call.root_reason != "first":
-                name = names.get(call.root_reason, f"branch {call.lineage}")
+            reason = "auxiliary" if number in titles else call.root_reason
+            if (call.lineage > 1 and reason != "first") or reason == "auxiliary":
+                name = {"": "branch", "auxiliary": "auxiliary call", **_MARKS}.get(reason, reason)
+                numbers[name] += 1
+                name += f" {numbers[name]}" if name in ("subagent", "branch") else ""
                 texts = [text_of(item) for item in call.items_in if not is_by_model(item)]
                 excerpt = " ".join((texts or [""])[-1][: 4 * _EXCERPT].split())[:_EXCERPT]
                 lanes[call.lineage] = Lane(call.lineage, name, self._seqs[number], excerpt)
@@ -114,7 +138,7 @@ class Lanes:
 
     def _links(self, number: int, call: ModelCall) -> Iterator[CardLink]:
         if call.retry_of in self._seqs:
-            yield CardLink("retry of", self._seqs[call.retry_of])
+            yield CardLink("same request as", self._seqs[call.retry_of])
         elif call.spawned_by in self._seqs:
             yield CardLink("started by", self._seqs[call.spawned_by])
         elif call.root_reason in _MARKS:

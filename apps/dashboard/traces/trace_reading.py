@@ -62,7 +62,7 @@ def rows_of(events: QuerySet[TraceEvent]) -> Iterable[Row]:
 
 
 def read_lanes(rollout: Rollout, attempt: int) -> Lanes:
-    rows = events_of(rollout, attempt).filter(kind__in=("model_call", "tool_result"))
+    rows = events_of(rollout, attempt).filter(kind__in=("model_call", "tool_result", "agent_end"))
     return Lanes((seq, decode(payload)) for seq, payload in rows.values_list("seq", "payload"))
 
 

@@ -17,7 +17,7 @@ from apps.gym.traces.events import encode_event
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange, TraceEvent
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.rechecks.derivation import LINKS, USAGE, derive_rollout
+from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, USAGE, derive_rollout
 from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import MAX_IDS, ReverificationOrder
@@ -71,7 +71,7 @@ def _check_rollouts(owner: Owner, recheck: Recheck) -> None:
 
 def _check_one(recheck: Recheck, rollout: Rollout, *, is_imported: bool) -> RolloutChange | None:
     process_exit.check()
-    derived = derive_rollout(rollout, is_imported=is_imported)
+    derived = derive_rollout(rollout, is_imported=is_imported, rules=recheck.collection.rules_version)
     if derived is None:
         return None
     return RolloutChange(
@@ -110,7 +110,7 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
     is_imported = _is_imported(recheck.collection)
     # Rollouts may have been deleted since the chunk was read.
     left = [one for one in chunk if one.rollout_id in rollouts]
-    written = [one for one in left if _write_one(rollouts[one.rollout_id], one, is_imported=is_imported)]
+    written = [one for one in left if _write_one(recheck, rollouts[one.rollout_id], one, is_imported=is_imported)]
     recheck.changes.filter(pk__in=[change.pk for change in chunk]).update(fate=Fate.SKIPPED)
     recheck.changes.filter(pk__in=[change.pk for change in written]).update(fate=Fate.APPLIED)
     mark_changed((recheck.collection_id, rollouts[change.rollout_id].task_id) for change in written)
@@ -130,13 +130,13 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
     return len(written)
 
 
-def _write_one(rollout: Rollout, change: RolloutChange, *, is_imported: bool) -> bool:
-    columns = {name: value for name, value in change.new.items() if name != LINKS}
+def _write_one(recheck: Recheck, rollout: Rollout, change: RolloutChange, *, is_imported: bool) -> bool:
+    columns = {name: value for name, value in change.new.items() if name not in (LINKS, MAIN_PATH)}
     is_as_checked = all(getattr(rollout, name) == change.old[name] for name in columns)
     if rollout.attempt != change.attempt or not is_as_checked:
         return False
     if LINKS in change.new or is_imported:
-        derived = derive_rollout(rollout, is_imported=is_imported)
+        derived = derive_rollout(rollout, is_imported=is_imported, rules=recheck.collection.rules_version)
         if derived is None or derived.new != change.new:
             return False
         stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt)

@@ -48,6 +48,7 @@ FORMATS = [
             "arguments": ("text",),
             "malformed": ("text", "dropped"),
             "tools": ("column",),
+            "injected": ("dropped", "kept"),
         },
         refused={("reasoning", "field"): "Its messages have no field for reasoning. Use inline or dropped."},
         encodings=("jsonl", "jsonl.gz"),

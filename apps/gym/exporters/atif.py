@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from apps.gym.exporters.branches import BRANCHES
+from apps.gym.exporters.branches import BRANCHES, MANY, find_leaves
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
@@ -29,16 +29,15 @@ _IMAGES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif":
 
 
 def atif_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """Yield the trajectory of one path. With all branches, also those of other paths, and embed subagents."""
+    """Yield the trajectory of one path. For several branches, also those of other paths, and embed subagents."""
     graph = TraceGraph(attempt.events)
     if not graph.main_leaf:
         raise Dropped("no_assistant_turn")
-    if options.branches != "all":
-        leaf = graph.main_leaf if options.branches == "main" else graph.longest_leaf
-        yield _document(attempt, graph, leaf, set())
+    if options.branches not in MANY:
+        yield _document(attempt, graph, find_leaves(graph, options)[0], set())
         return
     trained: set[int] = set()
-    leaves = [graph.main_leaf, *(leaf for leaf in graph.leaves if leaf != graph.main_leaf)]
+    leaves = [graph.main_leaf, *(leaf for leaf in find_leaves(graph, options) if leaf != graph.main_leaf)]
     documents = {leaf: _document(attempt, graph, leaf, trained) for leaf in leaves}
     _continue(graph, documents)
     subagents = {leaf for leaf in leaves[1:] if _root(graph, leaf).root_reason == "subagent"}

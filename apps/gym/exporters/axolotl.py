@@ -12,6 +12,7 @@ from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Ro
 from apps.gym.exporters.training_conversations import (
     attempt_conversation,
     completion_text,
+    marked_messages,
     pair_conversations,
     prompt_text,
 )
@@ -22,10 +23,10 @@ _DESTROYED = (
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    whole = attempt_conversation(attempt, options)
+    whole = attempt_conversation(attempt, options, loss="marked")
     tools = [_with_text_parameters(tool) for tool in whole.tools]
     column = {"tools": tools} if options.tools == "column" else {}
-    yield {"messages": [*whole.prompt, *whole.completion], **column}
+    yield {"messages": marked_messages(whole, "train", False), **column}
 
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
@@ -60,7 +61,8 @@ FORMATS = [
         encodings=("jsonl", "jsonl.gz"),
         note="Set `path` to the export folder, not to the file: with the file alone, Axolotl guesses the types. Set "
         "`type: chat_template`, `field_messages: messages`, `field_tools: tools`, `field_thinking: reasoning_content`. "
-        "The loss covers the assistant's turns.",
+        "The loss covers the assistant's turns. For captured agents, also set `message_field_training: train`: turns "
+        "that the model did not write have `train: false`.",
     ),
     Format(
         slug="axolotl_dpo",

@@ -1,6 +1,6 @@
-"""Which paths of a captured trace become rows: the main one, the longest one, or one for each leaf of the graph.
+"""Which paths of a captured trace become rows: the main or longest one, the main conversation's segments, or all.
 
-The trace of the built-in loop is one path, so the choice makes no difference there, apart from the columns of `all`.
+The trace of the built-in loop is one path, so the choice makes no difference there, apart from additional columns.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Row
 from apps.gym.traces.graph import TraceGraph
 
-BRANCHES = ("main", "all", "longest")
+BRANCHES = ("main", "conversation", "all", "longest")
+MANY = frozenset({"conversation", "all"})
+"""Branches with several rows."""
 _COLUMNS: dict[str, Feature] = {"segment": "int64", "lineage": "int64", "weight": "float64"}
 _SOURCES = {"demonstrations", "labels", "scored"}
 
@@ -36,11 +38,15 @@ def offer_branches(format: Format) -> Format:
 
 def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
     graph = TraceGraph(attempt.events)
-    if options.branches != "all":
-        leaf = graph.main_leaf if options.branches == "main" else graph.longest_leaf
+    if options.branches not in MANY:
+        (leaf,) = find_leaves(graph, options)
         yield from format.rows(replace(attempt, events=graph.line(leaf)), options)
         return
-    found = [(leaf, row) for leaf, branch in _split(graph, attempt) for row in format.rows(branch, options)]
+    found = [
+        (leaf, row)
+        for leaf, branch in _split(graph, attempt, find_leaves(graph, options))
+        for row in format.rows(branch, options)
+    ]
     if not _has_columns(format.features(options), options):
         yield from (row for _, row in found)
         return
@@ -51,10 +57,17 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
         yield {**row, **totals, "segment": number, "lineage": lineage or 1, "weight": 1 / len(found)}
 
 
-def _split(graph: TraceGraph, attempt: Attempt) -> Iterator[tuple[int, Attempt]]:
+def find_leaves(graph: TraceGraph, options: Options) -> list[int]:
+    """Return the leaves whose paths become rows. Without calls, the only path is 0."""
+    if options.branches in MANY:
+        return (graph.conversation_leaves if options.branches == "conversation" else graph.leaves) or [0]
+    return [graph.main_leaf if options.branches == "main" else graph.longest_leaf]
+
+
+def _split(graph: TraceGraph, attempt: Attempt, leaves: list[int]) -> Iterator[tuple[int, Attempt]]:
     """Yield each leaf with its path. A call on several paths is trained on the first one."""
     trained: set[int] = set()
-    for leaf in graph.leaves or [0]:
+    for leaf in leaves:
         calls = graph.calls_on(leaf)
         masked = frozenset(place for place, call in enumerate(calls, start=1) if call in trained)
         trained.update(calls)
@@ -63,4 +76,4 @@ def _split(graph: TraceGraph, attempt: Attempt) -> Iterator[tuple[int, Attempt]]
 
 def _has_columns(features: dict[str, Feature], options: Options) -> bool:
     """Return True if rows tell their branch: only formats with columns for their origin allow more columns."""
-    return options.branches == "all" and "rollout_id" in features
+    return options.branches in MANY and "rollout_id" in features

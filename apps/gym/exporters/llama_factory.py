@@ -29,6 +29,7 @@ _CHOICES = {
     "arguments": ("object",),
     "tools": ("text", "dropped"),
     "images": COLUMN,
+    "injected": ("dropped", "kept"),
 }
 _REFUSED = {
     ("reasoning", "field"): "Turns are text and have no field for reasoning. Write it inline or leave it out.",

@@ -56,6 +56,7 @@ FORMATS = [
             "reasoning": ("field", "inline", "dropped"),
             "arguments": ("object",),
             "tools": ("column", "system", "dropped"),
+            "injected": ("dropped", "kept"),
         },
         refused={
             ("arguments", "text"): "NeMo RL renders with the model's chat template, which encodes text arguments "

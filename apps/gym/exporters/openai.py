@@ -14,6 +14,7 @@ from apps.gym.exporters.training_conversations import (
     Conversation,
     attempt_conversation,
     ground_truth,
+    marked_messages,
     pair_conversations,
     question_messages,
     task_columns,
@@ -45,8 +46,8 @@ _NOTE = (
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    whole = attempt_conversation(attempt, options)
-    yield {"messages": _plain([*whole.prompt, *whole.completion]), **_offer(whole, attempt.task)}
+    whole = attempt_conversation(attempt, options, loss="marked")
+    yield {"messages": _plain(marked_messages(whole, "weight", 0)), **_offer(whole, attempt.task)}
 
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
@@ -104,7 +105,7 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers the assistant's turns.",
+        note=_NOTE + "The loss covers the assistant's turns. Those that the model did not write have `weight` 0.",
     ),
     Format(
         slug="openai_dpo",

@@ -29,6 +29,7 @@ _CHOICES = {
     "arguments": ("object",),
     "numbers": ("exact", "any"),
     "tools": ("system", "dropped"),
+    "injected": ("dropped", "kept"),
 }
 _NO_TOOLS = "OpenRLHF passes no tools to the chat template: the model would be asked without them. Write them into the \
 system message."

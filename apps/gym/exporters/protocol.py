@@ -191,17 +191,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "task"
     branches: Annotated[
-        Literal["main", "all", "longest"],
+        Literal["main", "conversation", "all", "longest"],
         Option(
             "Branches",
             "For agents with subagents or forks: which branches become rows",
             names={
                 "main": "Main: the path to the final answer",
+                "conversation": "Conversation: also its segments before compactions and edits of the history",
                 "all": "All: one row per path. Some formats add weight and lineage columns.",
                 "longest": "Longest: the path with the most calls",
             },
         ),
     ] = "main"
+    injected: Annotated[
+        Literal["dropped", "kept"],
+        Option(
+            "Injected turns",
+            "Turns in the model's name that no captured call wrote, for example examples or turns that a framework "
+            "reworded",
+            names={"dropped": "Leave the rollout out", "kept": "Keep: train on them, too"},
+        ),
+    ] = "dropped"
     grammar_calls: Annotated[
         Literal["mask", "drop", "keep"],
         Option(

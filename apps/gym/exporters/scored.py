@@ -49,7 +49,7 @@ _TOKENS: dict[str, Feature] = {
 
 def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield one row for each segment of captured tokens, or one row with empty lists if none were captured."""
-    whole = attempt_conversation(attempt, options, silent_turns=True)
+    whole = attempt_conversation(attempt, options, silent_turns=True, loss="marked")
     segments: Sequence[tuple[Segment | None, list[Sampled]]] = join_attempt(attempt, options)
     reward = attempt.reward
     alone = Group(size=1, mean=reward, std=0.0, lowest=reward, highest=reward, solved=int(reward >= 1.0))

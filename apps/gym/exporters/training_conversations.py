@@ -3,16 +3,19 @@
 import json
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row, TaskPrompt
 from apps.gym.loadable import holds_only_exact
 from apps.gym.tasks.expected_answers import ANSWER_FIELDS
+from apps.gym.traces.authorship import FOREIGN
 from apps.gym.traces.courses import canonical_arguments
+from apps.gym.traces.events import ModelCall
 from apps.gym.traces.items import TaskRow, input_items, message
 from apps.gym.traces.messages import (
+    AUTHOR,
     ArgumentsAs,
     Message,
     completion_messages,
@@ -27,16 +30,34 @@ from apps.gym.trainability import Dropped
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt as messages.
 
-    `completion` begins with the first message after the prompt and ends with the model's last turn.
+    `completion` begins with the first message after the prompt and ends with the model's last turn. The other fields
+    have positions, counted from the end of both: `resent` of turns that a captured client sent, `foreign` of those that
+    the model did not write, and `repeated` of turns that another row trains.
     """
 
     prompt: list[Message]
     completion: list[Message]
     tools: list[dict[str, Any]]
+    resent: frozenset[int] = frozenset()
+    foreign: frozenset[int] = frozenset()
+    repeated: frozenset[int] = frozenset()
+
+    def is_in(self, positions: frozenset[int], place: int) -> bool:
+        """Return True if one of these positions is that of the message `place` of prompt and completion."""
+        return len(self.prompt) + len(self.completion) - place in positions
 
 
-def read_conversation(attempt: Attempt, options: Options, *, silent_turns: bool = False) -> Conversation:
-    """Return the attempt as it was, before reasoning and tools are moved for the trainer. Raises Dropped."""
+Loss = Literal["all", "completion", "marked"]
+"""What the loss of a format covers: all turns of the model, those of the completion, or those not marked as foreign."""
+
+
+def read_conversation(
+    attempt: Attempt, options: Options, *, silent_turns: bool = False, loss: Loss = "all"
+) -> Conversation:
+    """Return the attempt as it was, before reasoning and tools are moved for the trainer.
+
+    Raises Dropped, also if the loss covers a turn that the model did not write, unless the options keep these.
+    """
     arguments: ArgumentsAs = "object" if options.numbers == "any" else "exact_object"
     if options.arguments == "text":
         arguments = "any_text" if options.malformed == "text" else "text"
@@ -44,11 +65,31 @@ def read_conversation(attempt: Attempt, options: Options, *, silent_turns: bool 
     if options.numbers == "exact" and options.tools == "column" and not _are_loaded_exactly(msgspec.json.encode(tools)):
         raise Dropped("inexact_numbers")
     images = options.images != "dropped"
+    prompt = prompt_messages(attempt.events, arguments=arguments, images=images)
+    completion = completion_messages(attempt.events, arguments=arguments, silent_turns=silent_turns, images=images)
+    authors = [message.pop(AUTHOR, "") for message in reversed([*prompt, *completion])]
+    resent = frozenset(place for place, author in enumerate(authors, start=1) if author)
+    foreign = frozenset(place for place in resent if authors[place - 1] in FOREIGN)
+    trained = {place for place in foreign if loss == "all" or (loss == "completion" and place <= len(completion))}
+    if trained and options.injected == "dropped":
+        raise Dropped("injected_turns")
     return Conversation(
-        prompt=prompt_messages(attempt.events, arguments=arguments, images=images),
-        completion=completion_messages(attempt.events, arguments=arguments, silent_turns=silent_turns, images=images),
+        prompt=prompt,
+        completion=completion,
         tools=tools,
+        resent=resent,
+        foreign=foreign,
+        repeated=_find_repeated(attempt, completion, resent) if attempt.masked else frozenset(),
     )
+
+
+def _find_repeated(attempt: Attempt, completion: list[Message], resent: frozenset[int]) -> frozenset[int]:
+    """Return the positions, from the end, of the turns of masked calls."""
+    calls = [event for event in attempt.events if isinstance(event, ModelCall)]
+    written = [number for number, call in enumerate(calls, start=1) if call.items]
+    places = [len(completion) - place for place, one in enumerate(completion) if one["role"] == "assistant"]
+    own = [place for place in places if place not in resent]
+    return frozenset(place for number, place in zip(written, own, strict=False) if number in attempt.masked)
 
 
 @lru_cache(maxsize=64)
@@ -66,11 +107,26 @@ def worded(conversation: Conversation, options: Options) -> Conversation:
         prompt=prompt,
         completion=[_with_reasoning(message, options) for message in conversation.completion],
         tools=conversation.tools if options.tools in {"column", "text"} else [],
+        resent=conversation.resent,
+        foreign=conversation.foreign,
+        repeated=conversation.repeated,
     )
 
 
-def attempt_conversation(attempt: Attempt, options: Options, *, silent_turns: bool = False) -> Conversation:
-    return worded(read_conversation(attempt, options, silent_turns=silent_turns), options)
+def attempt_conversation(
+    attempt: Attempt, options: Options, *, silent_turns: bool = False, loss: Loss = "all"
+) -> Conversation:
+    """Return the attempt as the options want it. Raises Dropped, see `read_conversation`."""
+    return worded(read_conversation(attempt, options, silent_turns=silent_turns, loss=loss), options)
+
+
+def marked_messages(conversation: Conversation, key: str, value: int | bool) -> list[Message]:
+    """Return all messages. Turns that the model did not write, or that another row trains, have `key` as `value`."""
+    messages = [*conversation.prompt, *conversation.completion]
+    return [
+        {**message, key: value} if conversation.is_in(conversation.foreign | conversation.repeated, place) else message
+        for place, message in enumerate(messages)
+    ]
 
 
 def thought_text(reasoning: str) -> str:
@@ -101,11 +157,16 @@ def pair_conversations(pair: Preference, options: Options) -> tuple[Conversation
 
     Raises Dropped, for example for different prompts.
     """
-    chosen, rejected = read_conversation(pair.chosen, options), read_conversation(pair.rejected, options)
+    loss: Loss = "completion" if options.level == "trajectory" else "marked"
+    chosen, rejected = (read_conversation(side, options, loss=loss) for side in (pair.chosen, pair.rejected))
     if chosen.prompt != rejected.prompt or chosen.tools != rejected.tools:
         raise Dropped("different_prompts")
     if options.level == "step":
         chosen, rejected = split_at_divergence(chosen, rejected)
+        if options.injected == "dropped" and any(
+            side.is_in(side.foreign, len(side.prompt)) for side in (chosen, rejected)
+        ):
+            raise Dropped("injected_turns")
     chosen, rejected = worded(chosen, options), worded(rejected, options)
     if _numbered(chosen) == _numbered(rejected):
         raise Dropped("identical_completions")
@@ -127,11 +188,17 @@ def split_at_divergence(chosen: Conversation, rejected: Conversation) -> tuple[C
         if good["role"] != "assistant" or bad["role"] != "assistant":
             raise Dropped("states_differ")
         prompt = [*chosen.prompt, *shared]
+        place = len(chosen.prompt) + len(shared)
         return (
-            Conversation(prompt=prompt, completion=[good], tools=chosen.tools),
-            Conversation(prompt=prompt, completion=[bad], tools=rejected.tools),
+            Conversation(prompt=prompt, completion=[good], tools=chosen.tools, foreign=_last_foreign(chosen, place)),
+            Conversation(prompt=prompt, completion=[bad], tools=rejected.tools, foreign=_last_foreign(rejected, place)),
         )
     raise Dropped("same_actions")
+
+
+def _last_foreign(conversation: Conversation, place: int) -> frozenset[int]:
+    """Return the position from the end of a last message that stood at `place`, if the model did not write it."""
+    return frozenset({1} if conversation.is_in(conversation.foreign, place) else ())
 
 
 def _numbered(conversation: Conversation) -> list[str]:

@@ -39,6 +39,7 @@ CHAT = {
     "numbers": ("exact", "any"),
     "tools": ("column", "text", "system", "dropped"),
     "images": COLUMN,
+    "injected": ("dropped", "kept"),
 }
 IGNORED = -100
 """The label of tokens that are excluded from the loss."""
@@ -54,7 +55,7 @@ def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def completion_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    whole = attempt_conversation(attempt, options)
+    whole = attempt_conversation(attempt, options, loss="completion")
     refuse_images(whole.completion)
     yield {
         **with_parts(options, prompt=whole.prompt, completion=whole.completion),
@@ -64,10 +65,14 @@ def completion_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """Yield one row for each turn of the model, with its input as the prompt and its message as the completion."""
-    whole = attempt_conversation(attempt, options)
+    """Yield one row for each turn of the model, with its input as the prompt and its message as the completion.
+
+    Turns that only the client of a captured agent sent have no row: the model did not write them after this input. Nor
+    do those that another row trains.
+    """
+    whole = attempt_conversation(attempt, options, loss="marked")
     for index, message in enumerate(whole.completion):
-        if message["role"] == "assistant":
+        if message["role"] == "assistant" and not whole.is_in(whole.resent | whole.repeated, len(whole.prompt) + index):
             yield {
                 **with_parts(options, prompt=[*whole.prompt, *whole.completion[:index]], completion=[message]),
                 **tools_column(whole, options),
@@ -113,7 +118,7 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
 
 
 def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    whole = attempt_conversation(attempt, options)
+    whole = attempt_conversation(attempt, options, loss="completion")
     refuse_images(whole.completion)
     yield {
         **with_parts(options, prompt=whole.prompt, completion=whole.completion),
@@ -188,7 +193,7 @@ FORMATS = [
         row_kind="demonstrations",
         rows=turn_rows,
         features=attempt_features("prompt", "completion", "turn"),
-        choices=CHAT,
+        choices={name: values for name, values in CHAT.items() if name != "injected"},
         note="One row per model turn, with the input of that turn. Works with every chat template, including "
         "templates that drop earlier reasoning. The loss covers one model turn.",
     ),

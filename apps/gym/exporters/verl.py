@@ -75,6 +75,7 @@ FORMATS = [
             "arguments": ("object",),
             "tools": ("text", "system"),
             "images": COLUMN,
+            "injected": ("dropped", "kept"),
         },
         refused={
             ("tools", "column"): "verl reads nested columns with pandas, which adds nulls to tool parameters and "

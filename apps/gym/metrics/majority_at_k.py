@@ -2,22 +2,16 @@
 
 import hashlib
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from apps.gym.answer_texts import MAX_NORMALIZED, extract_answer, normalize_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.traces.items import Item, assistant_text
-from apps.gym.verifiers.answer_extraction import extract_answer
 
 MAX_ANSWER = 200
 _KEPT = 160
-_NORMALIZED = 64 * 1024
-"""Maximum characters to normalise.
-
-The rest is compared as is, because splitting megabytes into words takes many times their memory.
-"""
 
 
 class Answers(NamedTuple):
@@ -49,13 +43,11 @@ def comparable_answer(said: list[Item], details: Mapping[str, Any]) -> str:
         text = "" if extracted is None else str(extracted)
     else:
         text = extract_answer(assistant_text(said)) or ""
-    head, rest = text[:_NORMALIZED], text[_NORMALIZED:]
-    text = " ".join(unicodedata.normalize("NFKC", head).casefold().split()).removesuffix(".") + rest
+    text = normalize_answer(text)
     if len(text) <= MAX_ANSWER:
         return text
-    return (
-        f"{cut(text[:_NORMALIZED], _KEPT)}…{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}"
-    )
+    checksum = hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+    return f"{cut(text[:MAX_NORMALIZED], _KEPT)}…{checksum}"
 
 
 def majority_at_k(answers: Sequence[Answers], k: int) -> float:

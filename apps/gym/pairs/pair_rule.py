@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 import msgspec
 import orjson
 
-from apps.gym.attempt_options import REWARD_SOURCES, IncludeTruncated
+from apps.gym.attempt_options import REWARD_SOURCES, IncludeAmbiguous, IncludeTruncated
 from apps.gym.specs import Option, spec_problems
 from apps.gym.trainability import find_reason
 
@@ -54,7 +54,15 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """Outcomes of a group, in the order of the checks. A group without pairs has the last check that a candidate failed."""
 
 Exclusion = Literal[
-    "not_finished", "failed", "judge_failed", "cancelled", "masked", "truncated", "redacted", "no_reward"
+    "not_finished",
+    "failed",
+    "judge_failed",
+    "cancelled",
+    "masked",
+    "ambiguous_path",
+    "truncated",
+    "redacted",
+    "no_reward",
 ]
 """Why an attempt is not used. An attempt without a reward can still be paired by a verdict."""
 
@@ -119,6 +127,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = "actions"
     include_truncated: IncludeTruncated = False
+    include_ambiguous: IncludeAmbiguous = False
     include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Left out by default")] = (
         False
     )
@@ -157,6 +166,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error_kind: str = ""
     stop_reason: str = "answered"
     masked: str = ""
+    ambiguous_path: bool = False
     flagged: bool = False
     """True if credentials were redacted."""
     output_tokens: int = 0
@@ -251,5 +261,10 @@ def find_exclusion(attempt: Attempt, rule: Rule) -> Exclusion | None:
     """
     if attempt.status == "failed" and attempt.error_kind == "judge_error":
         return "judge_failed"
-    reason = find_reason(attempt, include_flagged=rule.include_redacted, include_truncated=rule.include_truncated)
+    reason = find_reason(
+        attempt,
+        include_flagged=rule.include_redacted,
+        include_truncated=rule.include_truncated,
+        include_ambiguous=rule.include_ambiguous,
+    )
     return "redacted" if reason == "flagged" else cast("Exclusion", reason) or None

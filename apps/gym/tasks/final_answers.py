@@ -2,7 +2,7 @@
 
 import re
 
-from apps.gym.verifiers.answer_extraction import last_boxed
+from apps.gym.answer_texts import last_boxed
 
 _HASHES = re.compile(r"^[ \t]*####[ \t]*(\S.*)$", re.MULTILINE)
 _THOUGHT = "</think>"

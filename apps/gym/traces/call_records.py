@@ -21,6 +21,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     retry_of: int = 0
     ambiguous: bool = False
     thread: int | None = None
+    edited: list[str] = []
 
     @property
     def seen(self) -> int:

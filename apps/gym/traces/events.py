@@ -43,10 +43,12 @@ class SessionOpened(Event, tag="session"):
 class Prompt(Event, tag="prompt"):
     """The start of the attempt: system prompt, few-shot examples, task input, and the environment's first messages.
 
-    In a line of a captured trace (apps.gym.traces.graph), it has the request of the first call.
+    In a line of a captured trace (apps.gym.traces.graph), it has the request of the first call. Only there, `authors`
+    has the author of each item (apps.gym.traces.authorship), if a turn of the model is among them.
     """
 
     items: list[Item]
+    authors: list[str] = []
 
     def new_items(self) -> list[Item]:
         return self.items
@@ -69,6 +71,7 @@ class ModelCall(Event, tag="model_call"):
     - `lineage`: number of the conversation that the call continues.
     - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
     - `retry_of`: the first call with the same request.
+    - `edited`: what the request changed in the conversation that it continues, one note for each change.
     - `thread`: the client's thread, numbered from 1 within the attempt; 0 if the client names none. It is None in
       imported traces and in those of GymWeb 0.2.
     - `served`: False if the client did not receive the whole reply. Only imported traces set it; GymWeb lists such
@@ -101,6 +104,7 @@ class ModelCall(Event, tag="model_call"):
     served: bool = True
     ambiguous: bool = False
     thread: int | None = None
+    edited: list[str] = []
     wire: str = ""
     notes: list[str] = []
 
@@ -129,9 +133,13 @@ class ToolResult(Event, tag="tool_result"):
 
 
 class EnvironmentTurn(Event, tag="environment_turn"):
-    """The environment answered a reply with observations. `by_user` is True if a simulated user wrote them."""
+    """The environment answered a reply with observations. `by_user` is True if a simulated user wrote them.
+
+    `authors` as in a prompt.
+    """
 
     items: list[Item]
+    authors: list[str] = []
     by_user: bool = False
 
     def new_items(self) -> list[Item]:

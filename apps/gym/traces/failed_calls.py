@@ -1,10 +1,9 @@
 """Decide whether a captured agent ended without a reply because its model failed."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, TraceUnion
-from apps.gym.traces.items import assistant_text
+from apps.gym.traces.events import AgentEnd, FailedCall, TraceUnion
+from apps.gym.traces.graph import TraceGraph
 
 
 def find_unanswered(events: Sequence[TraceUnion], failed: Sequence[FailedCall] | None = None) -> FailedCall | None:
@@ -13,20 +12,13 @@ def find_unanswered(events: Sequence[TraceUnion], failed: Sequence[FailedCall] |
     Only a call that began after the failure is a reply to it, for example a retry: a call that was already in flight
     asked something else. By default, `failed` are those that the end of the attempt names.
     """
-    calls = {event.call: event for event in events if isinstance(event, ModelCall)}
+    graph = TraceGraph(events)
     end = next((event for event in events if isinstance(event, AgentEnd)), AgentEnd(command="fail"))
     failed = failed or end.failed_calls
     if failed is None:
         # Earlier versions did not store which calls failed. They are the unserved ones without an event.
-        failed = [FailedCall(call=one, latest=one) for one in end.unserved if one not in calls]
-    unanswered = [one for one in failed if one.latest >= max(calls, default=0)]
-    if not unanswered or end.call in calls or _is_written(end.answer.strip(), calls.values()):
+        failed = [FailedCall(call=one, latest=one) for one in end.unserved if one not in graph.calls]
+    unanswered = [one for one in failed if one.latest >= max(graph.calls, default=0)]
+    if not unanswered or graph.main_path.reason in ("named", "answer", "contains", "earlier"):
         return None
     return unanswered[-1]
-
-
-def _is_written(answer: str, calls: Iterable[ModelCall]) -> bool:
-    """Return True if a reply has the answer in its text, or in the arguments of its calls, as whole words."""
-    whole = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
-    texts = (assistant_text([item]) or str(item.get("arguments", "")) for call in calls for item in call.items)
-    return bool(answer) and any(map(whole.search, texts))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from apps.gym.traces.authorship import Authors
 from apps.gym.traces.events import (
     AgentEnd,
     EnvironmentTurn,
@@ -27,7 +28,8 @@ from apps.gym.traces.events import (
     TraceUnion,
 )
 from apps.gym.traces.graph_tokens import GraphTokens
-from apps.gym.traces.items import Item, Tool, function_calls, item_type
+from apps.gym.traces.items import Item, Tool, function_calls, is_by_model, item_type
+from apps.gym.traces.main_path import MainPath, choose_path
 
 Numbered = tuple[int, TraceUnion]
 """(seq, event). An event derived from the request of a call has the seq of that call."""
@@ -45,6 +47,7 @@ _GRAPH_DEFAULTS: dict[str, Any] = {
     "served": True,
     "ambiguous": False,
     "thread": None,
+    "edited": [],
 }
 """Values of the graph fields of a call in a line."""
 
@@ -93,21 +96,15 @@ class TraceGraph:
 
     @cached_property
     def effective_calls(self) -> frozenset[int]:
-        """Return the calls that count: no superseded retries, and no calls whose reply the client did not receive.
+        """Return the calls that count: those whose reply the client received, as far as known.
 
-        If other calls continue a call, the client received its reply. Of several calls with the same request, those
-        that are continued count. If none is, the last one whose reply was received counts.
+        If other calls continue a call, the client received its reply.
         """
         continued = {self.parent(call) for call in self.calls}
         unserved = {call for event in self.events if isinstance(event, AgentEnd) for call in event.unserved}
-        groups: dict[int, list[int]] = defaultdict(list)
-        for call, event in self.calls.items():
-            groups[event.retry_of or call].append(call)
-        counted: set[int] = set()
-        for calls in groups.values():
-            served = [call for call in calls if self.calls[call].served and call not in unserved]
-            counted.update([call for call in calls if call in continued] or served[-1:])
-        return frozenset(counted)
+        return frozenset(
+            call for call, event in self.calls.items() if call in continued or (event.served and call not in unserved)
+        )
 
     @cached_property
     def leaves(self) -> list[int]:
@@ -121,27 +118,69 @@ class TraceGraph:
         for call, event in self.calls.items():
             numbers[event.lineage or 1].append(call)
         return [
-            Lineage(number, calls, self.calls[calls[0]].root_reason, self.calls[calls[0]].spawned_by)
+            Lineage(number, calls, self.reason_of(calls[0]), self.calls[calls[0]].spawned_by)
             for number, calls in sorted(numbers.items())
         ]
 
     @cached_property
-    def main_leaf(self) -> int:
-        """Return the call that the agent's `finish` names, else the last leaf of the first lineage; 0 without calls.
+    def main_path(self) -> MainPath:
+        """Return the last call of the main path, and why it was chosen."""
+        return choose_path(self)
 
-        Some agents first generate a title for the conversation, in a separate call. So lineages with the root reason
-        `first` and a single call are skipped, unless no other is left.
+    @property
+    def main_leaf(self) -> int:
+        """Return the last call of the main path; 0 without calls."""
+        return self.main_path.leaf
+
+    def ended_at(self, call: int) -> tuple[float, int]:
+        """Return a key that sorts calls by the time when they completed."""
+        return self.calls[call].at + self.calls[call].duration, call
+
+    def is_aside(self, call: int) -> bool:
+        """Return True for a call of an auxiliary conversation, or of a subagent that a tool call or a thread began."""
+        root = self.calls[self.path(call)[0]]
+        if self.reason_of(root.call) == "auxiliary":
+            return True
+        first = next(iter(self.calls.values()))
+        other_thread = bool(root.thread and first.thread and root.thread != first.thread)
+        return root.root_reason == "subagent" and bool(root.spawned_by or other_thread)
+
+    def reason_of(self, root: int) -> RootReason:
+        """Return why a root has no parent.
+
+        Some agents first generate a title for the conversation, in a separate call. It is stored as `first`, since the
+        other calls were not known yet.
         """
-        ends = [event.call for event in self.events if isinstance(event, AgentEnd) and event.command == "finish"]
-        if ends and ends[-1] in self.calls:
-            return ends[-1]
-        if not self.leaves:
-            return 0
-        firsts = [one for one in self.lineages if one.root_reason == "first"] or self.lineages[:1]
-        first = next((one for one in firsts if len(self.effective_calls.intersection(one.calls)) > 1), firsts[-1])
-        leaves = [leaf for leaf in self.leaves if (self.calls[leaf].lineage or 1) == first.number]
-        descendants = [leaf for leaf in self.leaves if not set(first.calls).isdisjoint(self.path(leaf))]
-        return (leaves or descendants or self.leaves)[-1]
+        reason = self.calls[root].root_reason if root in self.calls else ""
+        if reason == "first" and root in self.titles:
+            return "auxiliary"
+        return reason
+
+    @cached_property
+    def titles(self) -> frozenset[int]:
+        """Return the first roots that nothing continues, if a later root is the first with tools."""
+        firsts = [call for call, event in self.calls.items() if event.root_reason == "first" and not event.retry_of]
+        continued = {self.parent(call) for call in self.calls}
+        return frozenset(call for call in firsts[:-1] if call not in continued)
+
+    @cached_property
+    def conversation_leaves(self) -> list[int]:
+        """Return the leaves of the main conversation, in order: its segments between edits and compactions.
+
+        Forks, other samples of a request, subagents and auxiliary calls are left out.
+        """
+        main = self.path(self.main_leaf) if self.main_leaf else []
+        lineages = {self.calls[call].lineage for call in main}
+        sampled = {self.calls[call].retry_of or call for call in main}
+        return [
+            leaf
+            for leaf in sorted({*self.leaves, *main[-1:]})
+            if leaf == self.main_leaf
+            or (
+                self.calls[leaf].lineage in lineages
+                and not any((self.calls[one].retry_of or one) in sampled for one in self.path(leaf) if one not in main)
+            )
+        ]
 
     @cached_property
     def longest_leaf(self) -> int:
@@ -200,10 +239,14 @@ class TraceGraph:
             end = self.seq_of.get(leaf, -1)
             stored = zip(self.seqs, self.events, strict=True)
             return [(seq, event) for seq, event in stored if isinstance(event, conversation_types) and seq <= end]
-        line = _Line(self._recorded, self._tokens)
+        line = _Line(self._recorded, self._tokens, self._authors)
         for number in self.path(leaf) if leaf else ():
             line.add(number, self.seq_of[number], self.calls[number], is_root=not self.parent(number))
         return line.events
+
+    @cached_property
+    def _authors(self) -> Authors:
+        return Authors(self.calls[call] for call in sorted(self.effective_calls))
 
     @cached_property
     def _recorded(self) -> dict[str, list[Numbered]]:
@@ -218,7 +261,8 @@ class TraceGraph:
 class _Line:
     """Builds the events of one path, call by call."""
 
-    def __init__(self, recorded: dict[str, list[Numbered]], tokens: GraphTokens) -> None:
+    def __init__(self, recorded: dict[str, list[Numbered]], tokens: GraphTokens, authors: Authors) -> None:
+        self._authors = authors
         self.events: list[Numbered] = []
         self._size = 0
         self._recorded = recorded
@@ -230,7 +274,7 @@ class _Line:
         """Append a call, after the events that its request adds."""
         began = max(0.0, call.at - call.duration)
         if is_root:
-            self._append(seq, Prompt(items=call.items_in, at=began))
+            self._append(seq, Prompt(items=call.items_in, authors=self._authors_of(call.items_in), at=began))
         else:
             self._cut(call.kept)
             for answer in self._answers(seq, call.items_in, began):
@@ -255,15 +299,22 @@ class _Line:
             self._size -= len(items)
             if self._size < kept and not isinstance(event, ToolResult):
                 assert isinstance(event, Prompt | ModelCall | EnvironmentTurn)
-                self._append(seq, replace(event, items=items[: kept - self._size]))
+                left = items[: kept - self._size]
+                if not isinstance(event, ModelCall):
+                    event = replace(event, authors=event.authors[: len(left)])
+                self._append(seq, replace(event, items=left))
             elif isinstance(event, ModelCall) and event.tokens is not None:
                 self._with_tokens.pop()
+
+    def _authors_of(self, items: list[Item]) -> list[str]:
+        return list[str](self._authors.of(items)) if any(map(is_by_model, items)) else []
 
     def _answers(self, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
         """Yield the added items of a request as events: tool results, and environment turns for other items."""
         for is_result, run in groupby(items, lambda item: result_text(item) is not None):
             if not is_result:
-                yield seq, EnvironmentTurn(items=list(run), at=began)
+                turn = list(run)
+                yield seq, EnvironmentTurn(items=turn, authors=self._authors_of(turn), at=began)
                 continue
             for item in run:
                 yield self._result(seq, str(item.get("call_id", "")), result_text(item) or "", began)

@@ -1,7 +1,7 @@
 """Conversation items: the OpenAI Responses shapes, kept as plain JSON objects so that no unknown field is lost."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NoReturn, TypedDict
 
 import orjson
@@ -55,6 +55,17 @@ def call_arguments(call: Item) -> dict[str, Any] | None:
     arguments = call.get("arguments") or {}
     parsed = read_json(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
     return parsed if isinstance(parsed, dict) else None
+
+
+def argument_texts(call: Item) -> Iterator[str]:
+    """Yield the texts in the arguments of a call, also inside lists and objects."""
+    waiting: list[Any] = [call_arguments(call)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            waiting += reversed(list(value.values()) if isinstance(value, dict) else value)
 
 
 def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:

@@ -10,11 +10,12 @@ because many templates accept only one, at the start.
 
 import json
 import math
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal
 
 from apps.gym.loadable import is_loaded_exactly
-from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import (
     TEXT_SEPARATOR,
     Item,
@@ -36,6 +37,8 @@ original text, or the original text even if it is not an object. Text is kept by
 serialised.
 """
 
+AUTHOR = "author"
+
 _TEXT_PARTS = {"input_text", "output_text", "text", "reasoning_text", "summary_text"}
 _REFUSED_PARTS = {
     "input_image": "image_content",
@@ -49,18 +52,24 @@ _REFUSED_PARTS = {
 def prompt_messages(
     events: list[TraceUnion], *, arguments: ArgumentsAs = "object", images: bool = False
 ) -> list[Message]:
-    """Return the messages of the prompt. Raises Dropped."""
-    return item_messages(prompt_items(events), arguments=arguments, images=images)
+    """Return the messages of the prompt. Raises Dropped.
+
+    Messages of the model have a field AUTHOR if their author is known (apps.gym.traces.authorship).
+    """
+    authors = next((event.authors for event in events if isinstance(event, Prompt)), [])
+    return item_messages(prompt_items(events), arguments=arguments, images=images, authors=authors)
 
 
-def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object", images: bool = False) -> list[Message]:
+def item_messages(
+    items: list[Item], *, arguments: ArgumentsAs = "object", images: bool = False, authors: Sequence[str] = ()
+) -> list[Message]:
     """Return a prompt's items, which have no turn boundaries, as messages. Raises Dropped.
 
     With `images`, the content of a message with images is a list of parts: `{"type": "image", "image": address}`, and
     `{"type": "text", "text": …}`. Otherwise an image raises Dropped.
     """
     names: dict[str, str] = {}
-    return _join_opening_system(_item_messages(items, names, arguments, images))
+    return _join_opening_system(_item_messages(items, names, arguments, images, authors))
 
 
 def completion_messages(
@@ -71,7 +80,8 @@ def completion_messages(
     Later messages are left out, because no turn of the model follows them.
 
     Raises Dropped for a turn with only reasoning and for an attempt without turns, which are useless as training
-    examples. `silent_turns` keeps both, for exports that also show failures.
+    examples. `silent_turns` keeps both, for exports that also show failures. Turns that a client sent have a field
+    AUTHOR, as in `prompt_messages`.
     """
     calls = (item for item in prompt_items(events) if item_type(item) == "function_call")
     names = {_text_field(item, "call_id"): _text_field(item, "name") for item in calls}
@@ -83,7 +93,8 @@ def completion_messages(
             if event.items:
                 messages.append(_assistant_message(event.items, names, arguments, silent_turns=silent_turns))
         else:
-            messages.extend(_item_messages(event.new_items(), names, arguments, images))
+            authors = event.authors if isinstance(event, EnvironmentTurn) else ()
+            messages.extend(_item_messages(event.new_items(), names, arguments, images, authors))
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     if not messages and not silent_turns:
@@ -139,14 +150,18 @@ def _without_nulls(schema: Any) -> Any:
     return kept
 
 
-def _item_messages(items: list[Item], names: dict[str, str], arguments: ArgumentsAs, images: bool) -> list[Message]:
+def _item_messages(
+    items: list[Item], names: dict[str, str], arguments: ArgumentsAs, images: bool, authors: Sequence[str] = ()
+) -> list[Message]:
     """Return items without turn boundaries as messages. The tool of each call id is added to `names`."""
     messages: list[Message] = []
-    for by_model, run in groupby(items, is_by_model):
+    written = zip(items, authors or [""] * len(items), strict=True)
+    for (by_model, author), run in groupby(written, lambda one: (is_by_model(one[0]), one[1])):
+        turn = [item for item, _ in run]
         if by_model:
-            messages.append(_assistant_message(list(run), names, arguments))
+            messages.append(_assistant_message(turn, names, arguments) | ({AUTHOR: author} if author else {}))
         else:
-            messages += [_other_message(item, names, images) for item in run]
+            messages += [_other_message(item, names, images) for item in turn]
     return messages
 
 

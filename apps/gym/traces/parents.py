@@ -7,7 +7,9 @@ copies. The tools do not matter: a continued conversation may offer others.
 - A request equal to an earlier one, with equal tools, is a retry. It gets the place of the earlier call.
 - Several calls may have identical conversations. Then the latest is taken, of the same thread if possible. If
   there were several to choose from, the place is marked ambiguous.
-- The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one.
+- The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one,
+  unless they repeat a later reply of that lineage: then the client edited the history.
+- The text beside tool calls may be missing, and one line of the system prompt may differ. Notes in `edited` say so.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
 - If the items of a root changed on the way but its token IDs begin with all ids of an earlier call, that call becomes
   the parent when the root completes. Its items must match in number, type and role.
@@ -15,12 +17,15 @@ copies. The tools do not matter: a continued conversation may offer others.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import reduce
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
 from apps.gym.traces.call_records import CallRecord, Place
 from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, hash_prefixes, item_digest
+from apps.gym.traces.history_edits import Openings, describe_edits
 from apps.gym.traces.items import Item, Tool, item_type
 from apps.gym.traces.root_reasons import RootRules
 from apps.gym.traces.tokens import TokenCapture
@@ -39,6 +44,10 @@ class ParentFinder:
         self._calls: dict[int, CallRecord] = {}
         self._requests: dict[bytes, int] = {}
         self._conversations: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._bare: defaultdict[bytes, list[int]] = defaultdict(list)
+        """Conversations without the text beside the last tool calls, which some clients drop."""
+        self._openings = Openings()
+        self._tips: dict[int, _Tip] = {}
         self._roots = RootRules(self._calls)
         self._tokens = _TokenPrefixes()
         self._threads = {"": 0}
@@ -58,6 +67,7 @@ class ParentFinder:
             place = self._root(items, record)
         self._requests.setdefault(key, self._last)
         self._calls[self._last] = record
+        self._openings.add(record.opening, items, prefixes)
         before = self._calls[place.parent].tools if place.parent else self._session_tools
         record.place = msgspec.structs.replace(
             place,
@@ -74,16 +84,18 @@ class ParentFinder:
         prefixes = record.body
         if tokens is not None and not record.place.parent and not record.place.retry_of:
             self._move(record, self._tokens.find(tokens.prompt))
-        hashes, digests = prefixes.hashes[-1], list(prefixes.digests[record.matched :])
-        for item in reply:
-            if (digest := item_digest(item)) is not None:
-                hashes = chain(hashes, digest)
-                digests.append(digest)
-        record.depth = len(prefixes.digests) + sum(item_digest(item) is not None for item in reply)
+        kept = [(item_type(item), digest) for item in reply if (digest := item_digest(item)) is not None]
+        said = [digest for _, digest in kept]
+        hashes = reduce(chain, said, prefixes.hashes[-1])
+        record.depth = len(prefixes.digests) + len(said)
         record.size = record.place.seen + len(reply)
         record.shape = _shape(reply, record.shape)
         self._conversations[record.opening + hashes].append(call)
-        self._roots.complete(call, record, hashes, digests, reply)
+        bare = [digest for kind, digest in kept if kind != "message"]
+        if 0 < len(bare) < len(said):
+            self._bare[record.opening + reduce(chain, bare, prefixes.hashes[-1])].append(call)
+        self._tips[record.lineage] = _Tip([*prefixes.digests, *said], frozenset(said))
+        self._roots.complete(call, record, hashes, [*prefixes.digests[record.matched :], *said], reply)
         if tokens is not None and tokens.generation:
             self._tokens.add(call, tokens.ids)
         record.body = None
@@ -121,41 +133,64 @@ class ParentFinder:
     def _search(self, items: Sequence[Item], record: CallRecord) -> Place | None:
         """Return the place after the longest known conversation, or None."""
         assert record.body is not None
-        for count in range(len(record.body.digests), 0, -1):
-            found = self._conversations.get(record.opening + record.body.hashes[count])
-            if found:
-                same = [one for one in found if self._calls[one].hint == record.hint]
-                parent = (same or found)[-1]
-                return self._child(parent, count, items, record, ambiguous=len(same or found) > 1)
+        for opening, changed in self._openings.find(items, record.body):
+            for count in range(len(record.body.digests), 0, -1):
+                key = opening + record.body.hashes[count]
+                found = self._conversations.get(key)
+                edited = list(changed)
+                if not found and (found := self._bare.get(key)):
+                    edited.append("dropped the text beside tool calls")
+                if found:
+                    record.opening = opening
+                    same = [one for one in found if self._calls[one].hint == record.hint]
+                    parent = (same or found)[-1]
+                    return self._child(parent, count, items, record, edited, ambiguous=len(same or found) > 1)
         return None
 
     def _child(
-        self, parent: int, count: int, items: Sequence[Item], record: CallRecord, *, ambiguous: bool = False
+        self,
+        parent: int,
+        count: int,
+        items: Sequence[Item],
+        record: CallRecord,
+        edited: list[str],
+        *,
+        ambiguous: bool = False,
     ) -> Place:
         assert record.body is not None
         before = self._calls[parent]
         record.matched, record.parent, record.kept = count, parent, before.size
         record.shape = _shape(items)
+        lineage, edits = self._lineage_after(parent, record)
         return Place(
             call=self._last,
             parent=parent,
             kept=before.size,
             items_in=_rest(items, record.body, count),
-            lineage=self._lineage_after(parent, record),
+            lineage=lineage,
             ambiguous=ambiguous,
+            edited=[*edited, *edits],
         )
 
-    def _lineage_after(self, parent: int, record: CallRecord) -> int:
-        """Return the parent's lineage for the first child of the parent and its retries, otherwise a new lineage."""
+    def _lineage_after(self, parent: int, record: CallRecord) -> tuple[int, list[str]]:
+        """Return the lineage of a child, and what it edited in the conversation of its parent's lineage.
+
+        It is the parent's lineage for the first child of the parent and its retries, and for a request that repeats a
+        later reply of that lineage; otherwise a new one.
+        """
         before = self._calls[parent]
         step = before.retry_of or parent
         other_thread = bool(record.hint and before.hint and record.hint != before.hint)
         first = self._calls.get(step, before)
-        if first.continued or other_thread:
-            return self._next_lineage()
-        first.continued = True
-        record.continues = step if step in self._calls else parent
-        return before.lineage
+        if not (first.continued or other_thread):
+            first.continued = True
+            record.continues = step if step in self._calls else parent
+            return before.lineage, []
+        tip = self._tips.get(before.lineage)
+        assert record.body is not None
+        if other_thread or tip is None or tip.said.isdisjoint(record.body.digests[record.matched :]):
+            return self._next_lineage(), []
+        return before.lineage, describe_edits(tip.digests, record.body.digests)
 
     def _next_lineage(self) -> int:
         self._lineages += 1
@@ -165,12 +200,15 @@ class ParentFinder:
         reason, lineage, spawned_by = self._roots.explain(items, record)
         record.root_reason, record.spawned_by = reason, spawned_by
         record.shape = _shape(items)
+        assert record.body is not None
+        tip = self._tips.get(lineage)
         return Place(
             call=self._last,
             items_in=list(items),
             lineage=lineage or self._next_lineage(),
             root_reason=reason,
             spawned_by=spawned_by,
+            edited=describe_edits(tip.digests, record.body.digests) if tip else [],
         )
 
     def _move(self, record: CallRecord, parent: int) -> None:
@@ -184,7 +222,7 @@ class ParentFinder:
             return
         record.matched, record.parent, record.kept = before.depth, parent, before.size
         record.root_reason, record.spawned_by = "", 0
-        record.lineage = self._lineage_after(parent, record)
+        record.lineage, edited = self._lineage_after(parent, record)
         record.place = msgspec.structs.replace(
             place,
             parent=parent,
@@ -193,7 +231,15 @@ class ParentFinder:
             lineage=record.lineage,
             root_reason="",
             spawned_by=0,
+            edited=edited,
         )
+
+
+class _Tip(NamedTuple):
+    """The latest conversation of a lineage: the digests of all its items, and those of its last reply."""
+
+    digests: list[bytes]
+    said: frozenset[bytes]
 
 
 def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:

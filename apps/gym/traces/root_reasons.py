@@ -4,32 +4,36 @@ Such a call is a root. The rules, in this order:
 
 1. `first`: there was no root before, or this root offers tools and no earlier root did (a client may ask for a title
    first).
-2. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
+2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply and more
+   text: a scratchpad that grows.
+3. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
    has another system prompt or other tools than the caller, or the text is a whole argument.
-3. `auxiliary`: the root offers no tools although another root did, and has at most two items besides the system prompt.
-4. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
+4. `auxiliary`: the root offers no tools although another root did, and has at most two items besides the system prompt.
+5. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
    same system prompt: the root repeats an item or quotes a reply, or the conversation waits for outputs of tool calls.
    Or the root extends a whole conversation whose system prompt changed. It is a compaction if the root has fewer items
    than the conversation. The root continues the lineage of the conversation.
-5. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
+6. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
 
 Texts are compared by their first 64 lines of at least 16 characters.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from apps.gym.traces.call_records import CallRecord
 from apps.gym.traces.canonical_items import digest_of, message_texts
 from apps.gym.traces.events import RootReason
-from apps.gym.traces.items import Item, call_arguments, function_calls, is_by_model
+from apps.gym.traces.history_edits import Pads
+from apps.gym.traces.items import Item, argument_texts, function_calls, is_by_model
 
 LINE_CHARS = 16
 LINES = 64
 ARGUMENT_CHARS = 3
 """Shorter arguments are no evidence for a subagent."""
 AUXILIARY_ITEMS = 2
+ARGUMENTS_KEPT = 512 * 1024
+LONGEST_ARGUMENT = 64 * 1024
 
 _NO_TOOLS = digest_of([])
 
@@ -47,6 +51,10 @@ class RootRules:
         """The latest call with this argument, or one of its lines, in a tool call."""
         self._longest: Counter[int] = Counter()
         """Items of the longest conversation of each lineage."""
+        self._held = 0
+        self._arguments: deque[tuple[int, str]] = deque()
+        """Arguments of tool calls, with their calls. Only long ones, and only the latest ARGUMENTS_KEPT characters."""
+        self._pads = Pads()
 
     def explain(self, items: Sequence[Item], record: CallRecord) -> tuple[RootReason, int, int]:
         """Return the reason, the lineage that the root continues, and the call that spawned it; 0 for none."""
@@ -56,6 +64,9 @@ class RootRules:
         if not roots or (offers and not had_tools):
             return "first", 0, 0
         assert record.body is not None
+        pad = self._pads.find(record.opening, items)
+        if pad and not self._calls[pad].in_flight:
+            return "rewritten", self._calls[pad].lineage, 0
         threads = {one.hint: one.lineage for one in self._calls.values() if one.hint}
         same_thread = record.hint in threads
         caller = 0 if same_thread else self._caller(items, record)
@@ -78,9 +89,16 @@ class RootRules:
             self._evidence[record.opening + digest] = call
         self._bodies[conversation] = call
         calls = function_calls(list(reply))
-        for value in (value for one in calls for value in _strings(call_arguments(one))):
+        for value in (value for one in calls for value in argument_texts(one)):
             for digest in [*_whole(value), *_lines(value)]:
                 self._asked[digest] = call
+            if LINE_CHARS <= len(value) <= LONGEST_ARGUMENT:
+                self._arguments.append((call, value.strip()))
+                self._held += len(self._arguments[-1][1])
+        while self._held > ARGUMENTS_KEPT:
+            self._held -= len(self._arguments.popleft()[1])
+        if record.place is not None and not record.place.parent:
+            self._pads.add(call, record.opening, record.place.items_in, reply)
         record.calls_tools = bool(calls)
         self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
 
@@ -92,10 +110,17 @@ class RootRules:
                     return call
             for digest in _lines(text):
                 call = self._asked.get(digest, 0)
-                caller = self._calls.get(call)
-                if caller and (caller.opening, caller.tools) != (record.opening, record.tools):
+                if self._is_other(call, record):
                     return call
-        return 0
+        whole = "\n".join(_texts(items))
+        return max(
+            (call for call, text in self._arguments if text in whole and self._is_other(call, record)), default=0
+        )
+
+    def _is_other(self, call: int, record: CallRecord) -> bool:
+        """Return True if a call has another system prompt or other tools."""
+        caller = self._calls.get(call)
+        return caller is not None and (caller.opening, caller.tools) != (record.opening, record.tools)
 
     def _replaced(self, items: Sequence[Item], record: CallRecord) -> int:
         """Return the lineage of the conversation that a root replaces, or 0."""
@@ -124,12 +149,3 @@ def _lines(text: str) -> list[bytes]:
 def _whole(text: str) -> list[bytes]:
     stripped = text.strip()
     return [digest_of(stripped)] if len(stripped) >= ARGUMENT_CHARS else []
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the texts in the arguments of a call."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)

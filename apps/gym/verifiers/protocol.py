@@ -10,10 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from apps.gym.answer_texts import extract_answer
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
-from apps.gym.verifiers.answer_extraction import answer_text, expected_answer, extract_answer, extraction_mode
+from apps.gym.verifiers.answer_extraction import answer_text, expected_answer, extraction_mode
 
 Problem = tuple[str, str]
 """JSON pointer to an invalid parameter, and a message that completes the sentence "<parameter> …"."""

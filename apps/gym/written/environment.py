@@ -8,6 +8,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import msgspec
 
+from apps.gym.answer_texts import extract_answer
 from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Seen
 from apps.gym.errors import EnvironmentFault, GymError
 from apps.gym.rewards import Reward
@@ -21,7 +22,6 @@ from apps.gym.traces.items import (
     last_assistant_text,
     read_json,
 )
-from apps.gym.verifiers.answer_extraction import extract_answer
 from apps.gym.written.typed_tools import WrittenTool, describe_tool
 
 Given = ParamSpec("Given")

@@ -37,6 +37,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     reward: float | None = None
     components: dict[str, float] = {}
     masked: str = ""
+    ambiguous_path: bool = False
     stop_reason: str = ""
     error_kind: str = ""
     error_message: str = ""
@@ -82,6 +83,7 @@ _COLUMNS = {
     "reward": "double precision",
     "components": "jsonb",
     "masked": "text",
+    "ambiguous_path": "boolean",
     "stop_reason": "text",
     "error_kind": "text",
     "error_message": "text",

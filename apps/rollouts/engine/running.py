@@ -25,6 +25,7 @@ from apps.gym.traces.events import (
     TraceUnion,
     Verification,
 )
+from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import Item, TaskRow, TokenUsage, function_calls, item_type, message
 from apps.gym.traces.tokens import TokensUnreadable, read_shape
 from apps.gym.wires.pricing import FREE, Prices
@@ -92,13 +93,13 @@ class RolloutStats(msgspec.Struct):
     model_time: float = 0.0
     tool_time: float = 0.0
     model_version: str = ""
+    ambiguous_path: bool = False
     verification: Verification | None = None
     tools: dict[str, tuple[int, int, float]] = {}
     last_reply: list[Item] = []
     _offered: list[str] = []
     _called: dict[str, list[str]] = {}
-    _requests: dict[int, tuple[int, int]] = {}
-    _first_lineages: dict[int, tuple[int, list[Item]]] = {}
+    _captured: list[TraceUnion] = []
 
     def add(self, event: TraceUnion) -> None:
         match event:
@@ -108,25 +109,16 @@ class RolloutStats(msgspec.Struct):
                 self._count_calls(event)
                 self.turns += 1
                 self.model_time += event.duration
-                self.last_reply = self._main_reply(event) if event.lineage else event.items
+                self.last_reply = event.items
+                if event.call:
+                    self._captured.append(event)
                 self.model_version = self.model_version or event.version
                 self.input_tokens += event.usage.get("input_tokens", 0)
                 self.output_tokens += event.usage.get("output_tokens", 0)
                 self.cached_tokens += event.usage.get("cached_tokens", 0)
                 self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
-                if event.tokens is not None:
-                    sampled = _count_sampled(event.tokens)
-                    if event.retry_of:
-                        # The last of several calls with the same request counts.
-                        earlier = self._requests.get(event.retry_of, (0, 0))
-                        self.sampled_tokens -= earlier[0]
-                        self.trainable_tokens -= earlier[1]
-                    trainable = 0 if event.grammar else sampled
-                    self.sampled_tokens += sampled
-                    self.trainable_tokens += trainable
-                    if event.call:
-                        self._requests[event.retry_of or event.call] = (sampled, trainable)
+                self._count_tokens(event)
             case ToolResult():
                 self.tool_time += event.duration
                 called = self._take_call(event.call_id)
@@ -135,7 +127,7 @@ class RolloutStats(msgspec.Struct):
             case Verification():
                 self.verification = event
             case AgentEnd():
-                self.last_reply = [message("assistant", event.answer)] if event.answer else self.last_reply
+                self._captured.append(event)
             case JudgeCall():
                 self.judge_calls += 1
                 self.judge_input_tokens += event.usage.get("input_tokens", 0)
@@ -144,13 +136,26 @@ class RolloutStats(msgspec.Struct):
                 self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
 
-    def _main_reply(self, event: ModelCall) -> list[Item]:
-        """Return the last reply of a captured agent's main conversation, as TraceGraph.main_leaf chooses it."""
-        number, lineages = event.lineage, self._first_lineages
-        if event.root_reason == "first" or number in lineages or not lineages:
-            lineages[number] = (lineages.get(number, (0, []))[0] + 1, event.items)
-        replies = lineages.values()
-        return next((items for calls, items in replies if calls > 1), [*replies][-1][1])
+    def _count_tokens(self, event: ModelCall) -> None:
+        if event.tokens is not None:
+            sampled = _count_sampled(event.tokens)
+            self.sampled_tokens += sampled
+            self.trainable_tokens += 0 if event.grammar else sampled
+
+    def finish(self) -> None:
+        """Choose the main path of a captured attempt, and count only tokens of replies that the client received."""
+        captured, self._captured = self._captured, []
+        graph = TraceGraph(captured)
+        ends = [event.answer for event in captured if isinstance(event, AgentEnd) and event.answer]
+        if graph.is_line:
+            self.last_reply = [message("assistant", ends[-1])] if ends else self.last_reply
+            return
+        self.ambiguous_path = graph.main_path.ambiguous
+        main = graph.calls.get(graph.main_leaf)
+        self.last_reply = [message("assistant", ends[-1])] if ends else (main.items if main else [])
+        self.sampled_tokens = self.trainable_tokens = 0
+        for call in graph.effective_calls:
+            self._count_tokens(graph.calls[call])
 
     def _count_calls(self, event: ModelCall) -> None:
         """Count the calls in a reply, and the failed results that a captured request contains."""
@@ -185,6 +190,7 @@ class RolloutStats(msgspec.Struct):
 
     def counts(self) -> dict[str, Any]:
         """Return the columns of a rollout with the numbers of turns, tool calls and captured tokens."""
+        self.finish()
         return {
             "turns": self.turns,
             "tool_calls": self.tool_calls,
@@ -195,6 +201,7 @@ class RolloutStats(msgspec.Struct):
 
     def outcome(self) -> dict[str, Any]:
         """Return the columns of a rollout that follow from its verification; none without a verification."""
+        self.finish()
         verified = self.verification
         if verified is None:
             return {}
@@ -202,6 +209,7 @@ class RolloutStats(msgspec.Struct):
         return {
             "reward": None if masked or verified.reward is None else float(verified.reward),
             "masked": masked,
+            "ambiguous_path": self.ambiguous_path,
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "answer": _storable(comparable_answer(self.last_reply, verified.details)),

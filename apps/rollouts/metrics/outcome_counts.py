@@ -14,13 +14,17 @@ from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 Outcome = dict[str, Any]
 """Rollouts with the same `status`, `stop_reason` and `error_kind`, with the figures in _FIGURES."""
 
-_USED = "CASE WHEN r.reward IS NOT NULL AND NOT r.flagged THEN r.{}_tokens END"
+_USED = "CASE WHEN r.reward IS NOT NULL AND NOT r.flagged AND NOT r.ambiguous_path THEN r.{}_tokens END"
 _FIGURES: dict[str, tuple[str, str]] = {
     "count": ("COUNT(*)", "SUM"),
     "rewarded": ("COUNT(r.reward)", "SUM"),
     "masked": ("COUNT(CASE WHEN r.masked <> '' THEN 1 END)", "SUM"),
     "flagged": ("COUNT(CASE WHEN r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
-    "unrewarded": ("COUNT(CASE WHEN r.reward IS NULL AND NOT r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
+    "ambiguous": ("COUNT(CASE WHEN r.ambiguous_path AND NOT r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
+    "unrewarded": (
+        "COUNT(CASE WHEN r.reward IS NULL AND NOT r.flagged AND r.masked = '' AND NOT r.ambiguous_path THEN 1 END)",
+        "SUM",
+    ),
     "sampled_sum": ("SUM(r.sampled_tokens)", "SUM"),
     "trainable_sum": ("SUM(r.trainable_tokens)", "SUM"),
     "used_sampled": (f"SUM({_USED.format('sampled')})", "SUM"),

@@ -40,10 +40,11 @@ def measure_trainability(collection: Collection, outcomes: Iterable[Outcome]) ->
         else:
             dropped[MASKED] += row["masked"]
             dropped["flagged"] += row["flagged"]
+            dropped["ambiguous_path"] += row["ambiguous"]
             if row["stop_reason"] in ENDED_BY_ITSELF:
                 dropped["no_reward"] += row["unrewarded"]
             else:
-                dropped["truncated"] += row["count"] - row["masked"] - row["flagged"]
+                dropped["truncated"] += row["count"] - row["masked"] - row["flagged"] - row["ambiguous"]
     considered = add_up(outcomes, "count")
     used = considered - dropped.total()
     if collection.traces_deleted_at:

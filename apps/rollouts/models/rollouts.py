@@ -91,6 +91,9 @@ class Rollout(models.Model):
     masked = models.CharField(
         max_length=MAX_MASK, blank=True, help_text="Why the verifier masked it: its reward is no valid measurement"
     )
+    ambiguous_path = models.BooleanField(
+        default=False, help_text="No captured call holds the agent's answer, so the main path may be another one"
+    )
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)
     turns = models.PositiveIntegerField(default=0)
@@ -164,6 +167,7 @@ class Rollout(models.Model):
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
             models.Index(fields=["collection"], condition=~Q(masked=""), name="rollout_masked"),
+            models.Index(fields=["collection"], condition=Q(ambiguous_path=True), name="rollout_ambiguous_path"),
             models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
             # For pages of lists, ordered by id or reward. Indexes leave out the most common value of a column, so that
             # most rollouts need few index entries.

@@ -12,12 +12,14 @@ from apps.gym.outcomes import mask_fields
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.stored_calls import count_without_usage, drop_partial_count
 from apps.gym.storable import clean_line
+from apps.gym.stored_rules import RULES
 from apps.gym.traces.events import FailedCall, ModelCall, TraceUnion, Verification
 from apps.gym.traces.failed_calls import find_unanswered
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.relinking import relink
 from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, RolloutStats
 from apps.rollouts.models import Rollout
+from apps.rollouts.rechecks.earlier_paths import earlier_leaf
 
 Kind = Literal["outcome", "untrainable", "counts"]
 """What a change concerns, most important first.
@@ -31,6 +33,10 @@ USAGE = ("calls_without_usage", "output_tokens")
 """Counts whose sum is a column of the collection."""
 LINKS = "links"
 """The name under which changed links of calls are listed. The values are the numbers of the calls' parents."""
+MAIN_PATH = "main_path"
+"""The name under which a changed main path is listed. The values are the numbers of its last call."""
+_PATHS = 2
+"""The rules that choose the main path by the answer."""
 _MASKS = ("mask_sample", "failure_kind", "failure_reason", "instance_config")
 _COUNTS = frozenset({"turns", "tool_calls", "tool_errors", "tools", "sampled_tokens", "trainable_tokens", *USAGE})
 
@@ -49,9 +55,13 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
     needs_verification: bool = False
 
 
-def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
-    """Return what today's rules change in an ended rollout, or None if nothing changes or it has no trace."""
+def derive_rollout(rollout: Rollout, *, is_imported: bool, rules: int = RULES) -> Derived | None:
+    """Return what today's rules change in an ended rollout, or None if nothing changes or it has no trace.
+
+    `rules` is the version of the rules under which it is stored.
+    """
     graph = rollout.graph(tokens=True)
+    verified = graph.main if graph.is_line or rules >= _PATHS else graph.line(earlier_leaf(graph))
     events = list(graph.events)
     # The links of an imported trace come from its file. Redacted requests are no longer those that the client sent.
     relinked: Mapping[int, TraceUnion] = {} if is_imported or rollout.redactions else relink(events)
@@ -74,6 +84,11 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
     old = {name: getattr(rollout, name) for name in new}
     if links := _parents(graph.events, relinked):
         old[LINKS], new[LINKS] = links, _parents(events, relinked)
+    today = TraceGraph(events, graph.seqs)
+    is_other = _conversation(verified) != _conversation(today.main)
+    if is_other and not today.is_line:
+        leaf = graph.main_leaf if rules >= _PATHS else earlier_leaf(graph)
+        old[MAIN_PATH], new[MAIN_PATH] = leaf, today.main_leaf
     if not new:
         return None
     return Derived(
@@ -81,7 +96,7 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool) -> Derived | None:
         new=new,
         kind=_kind(derived, new),
         events={graph.seqs[position]: event for position, event in changed.items()},
-        needs_verification=bool(links) and _conversation(graph) != _conversation(TraceGraph(events, graph.seqs)),
+        needs_verification=is_other and not is_imported and "status" not in new,
     )
 
 
@@ -89,7 +104,7 @@ def _failed_columns(failed: FailedCall) -> dict[str, Any]:
     """Return the columns of a rollout whose model failed."""
     told = failed.message or f"The model failed at call {failed.call}, and the agent finished without another reply."
     kind, message = failed.kind or "policy_error", cut_clean(told, MAX_MESSAGE)
-    empty = {"reward": None, "masked": "", "stop_reason": "", "answer": "", "components": {}}
+    empty = {"reward": None, "masked": "", "stop_reason": "", "answer": "", "components": {}, "ambiguous_path": False}
     return {"status": Rollout.Status.FAILED.value, "error_kind": kind, "error_message": message, **empty}
 
 
@@ -157,5 +172,5 @@ def _parents(events: Sequence[TraceUnion], changed: Mapping[int, TraceUnion]) ->
     return {str(call.call): call.parent for call in calls if isinstance(call, ModelCall)}
 
 
-def _conversation(graph: TraceGraph) -> list[Any]:
-    return [event.new_items() for event in graph.main]
+def _conversation(line: Sequence[TraceUnion]) -> list[Any]:
+    return [event.new_items() for event in line]

@@ -1,14 +1,8 @@
 import pytest
 
+from apps.gym.answer_texts import extract_answer, final_answer, last_boxed, last_line
 from apps.gym.errors import VerifierError
-from apps.gym.verifiers.answer_extraction import (
-    expected_answer,
-    extract_answer,
-    extraction_mode,
-    final_answer,
-    last_boxed,
-    last_line,
-)
+from apps.gym.verifiers.answer_extraction import expected_answer, extraction_mode
 from tests.deadlines import cpu_deadline
 
 

@@ -20,6 +20,7 @@ _COLUMNS = (
     "error_kind",
     "reward",
     "masked",
+    "ambiguous_path",
     "tool_errors",
     "flagged",
     "calls_without_usage",
@@ -94,6 +95,7 @@ def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
         error,
         reward,
         masked,
+        ambiguous,
         tool_errors,
         flagged,
         untold,
@@ -119,6 +121,7 @@ def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
             ("no_usage", untold > 0),
             ("retried", attempt > 1),
             ("masked", masked != ""),
+            ("ambiguous", ambiguous),
             ("unscored", reward is None and status == "completed"),
         ):
             if holds:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import re2
 
+from apps.gym.answer_texts import last_boxed
 from apps.gym.redaction.shortening import cut
 from apps.gym.tasks.final_answers import after_hashes
-from apps.gym.verifiers.answer_extraction import last_boxed
 
 HASHES, BOXED, PATTERN = "####", "\\boxed{}", "regex:"
 MAX_PATTERN = 2_000

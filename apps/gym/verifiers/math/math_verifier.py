@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from apps.gym.answer_texts import last_boxed, last_line
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
-from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode, last_boxed, last_line
+from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, permanent_error
 
 MAX_EXPRESSION = 10_000

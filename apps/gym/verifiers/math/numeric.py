@@ -11,10 +11,11 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from apps.gym.answer_texts import stands_in_box
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
-from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode, stands_in_box
+from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, permanent_error
 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)

@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from apps.gym.answer_texts import ExtractionMode, find_boxes, last_line
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
-from apps.gym.verifiers.answer_extraction import ExtractionMode, excerpt, extraction_mode, find_boxes, last_line
+from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
 from apps.gym.verifiers.protocol import AnswerVerifier, Extraction, answer_reward
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}

@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
+from apps.gym.answer_texts import last_boxed
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
-from apps.gym.verifiers.answer_extraction import answer_text, excerpt, last_boxed
+from apps.gym.verifiers.answer_extraction import answer_text, excerpt
 from apps.gym.verifiers.protocol import (
     Problem,
     TimeLimit,

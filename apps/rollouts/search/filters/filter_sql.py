@@ -85,6 +85,7 @@ FLAGS: dict[str, Q] = {
     "retried": Q(attempt__gt=1),
     "lost": Q(lost__gt=0),
     "masked": ~Q(masked=""),
+    "ambiguous": Q(ambiguous_path=True),
     "unscored": Q(status=Rollout.Status.COMPLETED, reward__isnull=True),
     "unsolved": UNSOLVED,
 }

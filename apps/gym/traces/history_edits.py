@@ -1,0 +1,100 @@
+"""Say how a request changed the conversation that it continues, and find requests whose only message grew."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from hashlib import blake2b
+
+from apps.gym.redaction.shortening import cut
+from apps.gym.traces.canonical_items import Prefixes, message_texts
+from apps.gym.traces.items import Item, assistant_text, item_type
+
+MAX_EDITS = 8
+MAX_COMPARED = 2_000
+"""Longer conversations are not compared item by item."""
+PAD_CHARS = 16
+"""Shorter texts are no evidence that a longer one continues them."""
+MAX_LINE = 200
+_QUOTE = 40
+_VERBS = {"replace": "replaced", "delete": "dropped", "insert": "added"}
+
+
+def describe_edits(before: Sequence[bytes], now: Sequence[bytes]) -> list[str]:
+    """Return notes of what was replaced, dropped or added within the conversation, not what follows it.
+
+    Both are digests of items. Items are counted from 1 after the system prompt.
+    """
+    if max(len(before), len(now)) > MAX_COMPARED:
+        return ["changed a long history"]
+    found = SequenceMatcher(None, before, now, autojunk=False).get_opcodes()
+    notes = list(_notes(found, len(before)))
+    rest = len(notes) - MAX_EDITS
+    return notes if rest <= 0 else [*notes[:MAX_EDITS], f"{rest} more changes"]
+
+
+def _notes(found: Sequence[tuple[str, int, int, int, int]], size: int) -> Iterator[str]:
+    for kind, old, old_end, new, new_end in found:
+        if kind == "equal" or (kind == "insert" and old == size):
+            continue
+        count = old_end - old if kind == "delete" else min(new_end - new, (old_end - old) or new_end)
+        yield f"{_VERBS[kind]} {count} item{'' if count == 1 else 's'} at item {new + 1}"
+
+
+class Openings:
+    """The system prompts so far. Finds those that differ in one line, for example a time or a header of the client."""
+
+    def __init__(self) -> None:
+        self._lines: dict[bytes, list[str]] = {}
+
+    def add(self, opening: bytes, items: Sequence[Item], prefixes: Prefixes) -> None:
+        if opening not in self._lines:
+            self._lines[opening] = _system_lines(items, prefixes)
+
+    def find(self, items: Sequence[Item], prefixes: Prefixes) -> Iterator[tuple[bytes, list[str]]]:
+        """Yield the opening of a request, then similar ones, each with a note of the line that differs."""
+        yield prefixes.opening, []
+        if prefixes.opening in self._lines or not self._lines:
+            return
+        mine = _system_lines(items, prefixes)
+        for opening, lines in reversed(self._lines.items()):
+            other = [place for place, pair in enumerate(zip(mine, lines, strict=False)) if pair[0] != pair[1]]
+            if len(lines) == len(mine) > 1 and len(other) == 1:
+                yield opening, [f"line {other[0] + 1} of the system prompt was: {cut(mine[other[0]], MAX_LINE)}"]
+
+
+def _system_lines(items: Sequence[Item], prefixes: Prefixes) -> list[str]:
+    system = items[: prefixes.ends[0]]
+    return [line for item in system for text in message_texts(item) for line in text.splitlines()]
+
+
+class Pads:
+    """Find the call whose last message a request repeats with its reply and more text: a scratchpad that grows."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, dict[int, dict[bytes, tuple[int, str]]]] = defaultdict(dict)
+
+    def add(self, call: int, opening: bytes, request: Sequence[Item], reply: Sequence[Item]) -> None:
+        text = _last_text(request)
+        if len(text) >= PAD_CHARS:
+            said = assistant_text(list(reply)).strip()[:_QUOTE]
+            self._known[opening].setdefault(len(text), {})[_digest(text)] = call, said
+
+    def find(self, opening: bytes, request: Sequence[Item]) -> int:
+        """Return the number of the call, or 0."""
+        text = _last_text(request)
+        for length, texts in sorted(self._known.get(opening, {}).items(), reverse=True):
+            call, said = texts.get(_digest(text[:length]), (0, "")) if length < len(text) else (0, "")
+            if call and said in text[length:]:
+                return call
+        return 0
+
+
+def _last_text(items: Sequence[Item]) -> str:
+    """Return the text of the last item if it is a user message, without white space at its end."""
+    if not items or item_type(items[-1]) != "message" or items[-1].get("role") != "user":
+        return ""
+    return "\n".join(message_texts(items[-1])).rstrip()
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
