@@ -179,7 +179,7 @@ class CapturedAttempt(SessionDriver):
 
     def _find_model_error(self) -> GymError | None:
         """Return the error of the model after which the agent got no reply and has no answer of a model."""
-        return self._last_error if find_unanswered(self.trace, self._failed) else None
+        return self._last_error if self._failed and find_unanswered(self.trace, self._failed) else None
 
     def _find_refusal(self) -> GymError | None:
         """Return an error if GymWeb refused all calls of the agent."""
