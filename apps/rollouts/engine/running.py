@@ -71,7 +71,8 @@ class Setting(msgspec.Struct, kw_only=True):
 class RolloutStats(msgspec.Struct):
     """Statistics of one attempt, added up from its events.
 
-    Tool calls are those in replies, whoever ran them, and any others that GymWeb ran. Only these have seconds.
+    Tool calls are the calls in replies, even if the agent ran them, and all others that GymWeb ran. Only calls that
+    GymWeb ran have seconds.
     `_called` has the tools of the calls without a result, by call id.
     """
 
