@@ -285,6 +285,8 @@ AGENT_MOUNTS = env.texts("GYMWEB_AGENT_MOUNTS")
 AGENT_PROCESSES = env.whole("GYMWEB_AGENT_PROCESSES", default=0, least=0, most=10_000)
 AGENT_MEMORY_MB = env.whole("GYMWEB_AGENT_MEMORY_MB", default=2_048, least=0, most=10_000_000)
 AGENT_FILES_MB = env.whole("GYMWEB_AGENT_FILES_MB", default=2_048, least=1, most=10_000_000)
+# Share of a worker's seats that attempts of external agents may occupy, at least one seat.
+EXTERNAL_SHARE = env.number("GYMWEB_EXTERNAL_SHARE", default=0.9, least=0.01, most=1)
 # Seconds without a call or a command after which an external agent counts as lost.
 CAPTURE_LEASE_SECONDS = env.number("GYMWEB_CAPTURE_LEASE_SECONDS", default=120.0, least=1, most=86_400)
 SERVED_SESSIONS = env.whole("GYMWEB_SERVED_SESSIONS", default=10_000, least=1, most=10**7)

@@ -132,19 +132,10 @@ async def _call(policy_model: PolicyModel, items: list[Any], tools: list[Tool], 
     finally:
         await outbound.close()
     return ModelCall(
+        **reply.call_fields(),
         seen=len(items),
-        items=reply.items,
-        model=reply.model,
-        version=reply.version,
-        response_id=reply.response_id,
-        finish_reason=reply.finish_reason,
-        server_finish_reason=reply.server_finish_reason,
-        usage=reply.usage,
         sampling=sampling,
-        retries=reply.retries,
         tokens=None if reply.tokens is None else pack_tokens(reply.tokens, before=b""),
-        tokens_note=reply.tokens_note,
-        grammar=reply.grammar,
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.api.conftest import client_of
-from tests.factories import make_collection, make_rollout
+from tests.factories import make_agent, make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -22,3 +22,19 @@ def test_a_rollout_of_the_built_in_loop_takes_no_command():
     path = f"/api/v1/attempts/{rollout.pk}/finish/"
     reply = client_of("engineer").post(path, {"attempt": 1}, content_type="application/json")
     assert reply.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"), [("builtin", "Built-in loop"), ("command", "Command"), ("agent_server", "Agent server")]
+)
+def test_only_external_agents_take_attempts(kind: str, label: str):
+    collection = make_collection(agent=make_agent(kind=kind, slug="mine"))
+    running = {"status": "running", "lease": 1, "reward": None, "stop_reason": "", "finished_at": None}
+    rollout = make_rollout(collection, **running)
+    client = client_of("engineer")
+    requests = [("attempts/", {"collection": collection.pk}), (f"attempts/{rollout.pk}/finish/", {"attempt": 1})]
+    for path, body in requests:
+        headers = {"Idempotency-Key": f"{kind}-{path}"}
+        reply = client.post(f"/api/v1/{path}", body, content_type="application/json", headers=headers)
+        assert (reply.status_code, reply.json()["type"]) == (409, "urn:gymweb:problem:not-claimable")
+        assert f"the agent mine themselves (kind: {label})" in reply.json()["detail"]

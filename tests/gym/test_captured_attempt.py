@@ -11,13 +11,14 @@ from apps.gym.capture.capture_wires import CapturedRequest
 from apps.gym.capture.captured_attempt import CapturedAttempt
 from apps.gym.capture.captured_commands import CallRefused, Command
 from apps.gym.capture.captured_events import MAX_UNSTORED, EventQueue
-from apps.gym.errors import AgentLost, PolicyError
+from apps.gym.errors import AgentFailed, AgentLost, PolicyError, TimedOut
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.resources.protocol import Session
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import AgentEnd, ModelCall, Prompt, Verification
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import message
+from apps.gym.wires.dialect import SamplingRefused
 from apps.gym.wires.protocol import Reply
 from tests.deadlines import DEADLINE, wait_until_async
 
@@ -255,6 +256,88 @@ def test_while_an_agent_waits_to_repeat_a_throttled_call_neither_clock_nor_lease
             assert site.limit.waited > 0.2
             await site.attempt.end(FINISH)
             await site.running
+
+    run(work)
+
+
+async def fail(site, text):
+    call = site.ask(text)
+    with pytest.raises((PolicyError, TimedOut)):
+        await call.reply
+    site.attempt.mark_served(call, is_whole=False)
+
+
+@pytest.mark.parametrize("problem", [PolicyError("broken"), TimedOut("too slow")])
+@pytest.mark.parametrize("command", ["finish", "fail"])
+def test_an_attempt_whose_model_failed_has_the_error_of_the_model(problem, command):
+    async def work():
+        async with Site(Policy(problem)) as site:
+            await fail(site, "2 + 2")
+            await site.attempt.end(Command(command=command, answer="5"))
+            with pytest.raises(type(problem)) as raised:
+                await site.running
+            assert raised.value is problem
+            [failed] = site.events[-1].failed_calls
+            assert (failed.call, failed.kind, failed.message) == (1, problem.kind, str(problem))
+            assert Verification not in site.kinds()
+
+    run(work)
+
+
+@pytest.mark.parametrize(("answer", "is_verified"), [("four", True), ("five", False), ("", False)])
+def test_a_parallel_call_that_failed_leaves_the_answer_of_the_other(answer, is_verified):
+    async def work():
+        policy = Policy(PolicyError("broken"))
+        policy.free.clear()
+        async with Site(policy) as site:
+            failed, answered = site.ask("one"), site.ask("two")
+            await wait_until_async(lambda: policy.asked == 2)
+            policy.free.set()
+            await asyncio.wait([failed.reply, answered.reply])
+            site.attempt.mark_served(failed, is_whole=False)
+            site.attempt.mark_served(answered, is_whole=True)
+            await site.attempt.end(Command(command="finish", answer=answer))
+            await asyncio.wait([site.running])
+            assert (Verification in site.kinds()) is is_verified
+            assert isinstance(site.running.exception(), PolicyError) is not is_verified
+
+    run(work)
+
+
+def test_an_agent_that_waits_for_a_failed_model_until_its_time_limit_is_not_verified():
+    async def work():
+        async with Site(Policy(PolicyError("broken"))) as site:
+            await fail(site, "2 + 2")
+            site.attempt.reach_limit("time_limit")
+            with pytest.raises(PolicyError):
+                await site.running
+
+    run(work)
+
+
+def test_an_attempt_at_its_limit_of_calls_is_verified_although_one_failed():
+    async def work():
+        policy = Policy()
+        async with Site(policy, max_steps=1) as site:
+            call = site.ask("2 + 2")
+            await call.reply
+            site.attempt.mark_served(call, is_whole=True)
+            with pytest.raises(CallRefused):
+                site.ask("more")
+            await site.running
+            assert site.events[-1].stop_reason == "max_steps"
+
+    run(work)
+
+
+def test_sampling_that_gymweb_refuses_is_an_error_of_the_agent():
+    async def work():
+        async with Site(Policy(SamplingRefused("Sampling cannot set n."))) as site:
+            await fail(site, "2 + 2")
+            site.attempt.refusal = "Sampling cannot set n."
+            await site.attempt.end(FINISH)
+            with pytest.raises(AgentFailed, match="Sampling cannot set n"):
+                await site.running
 
     run(work)
 

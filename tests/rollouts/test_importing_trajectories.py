@@ -5,15 +5,21 @@ from io import BytesIO
 
 import orjson
 import pytest
+from django.test import Client
 
+from apps.exports.rechecks.recheck_jobs import apply_recheck, queue_recheck
+from apps.gym.rollout_files import stored_calls
 from apps.gym.traces.events import ModelCall, ToolResult
 from apps.gym.traces.items import text_of
+from apps.rollouts.imports import rollout_import
 from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout
-from tests.factories import make_agent, make_dataset
+from apps.rollouts.rechecks.derivation import derive_rollout
+from tests.factories import make_agent, make_dataset, make_user
 from tests.rollouts.stored import as_file
+from tests.rollouts.test_rechecks import work
 
 pytestmark = pytest.mark.django_db
 
@@ -297,6 +303,61 @@ def test_a_bad_line_rejects_the_whole_session(bad, said, on_error):
         rollouts_of(as_file(*session(), bad, name="session.jsonl"), on_error=on_error)
     assert str(refused.value.errors[0]).startswith(f"session.jsonl, {said}")
     assert not Collection.objects.exists()
+
+
+def streamed(stops, text="x" * 4_000, **usage):
+    """A session with a reply on several lines, whose counts are those of the first event of its stream."""
+    lines = [line("u1", None, "user", "Tell a story.")]
+    for number, stop in enumerate(stops):
+        lines.append(line(f"a{number}", lines[-1]["uuid"], "assistant", [{"type": "text", "text": text}], id="m1"))
+        lines[-1]["message"] |= stop
+        lines[-1]["message"]["usage"] |= {"output_tokens": 8, **usage}
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("stops", "text"),
+    [([{"stop_reason": None}] * 4, "x"), ([{}] * 4, "x" * 1_000), ([{"stop_reason": "end_turn"}], "x" * 4_000)],
+    ids=["open", "no key", "too few"],
+)
+def test_a_count_of_output_tokens_that_never_became_final_is_a_lower_bound(stops, text):
+    [rollout] = rollouts_of(as_file(*streamed(stops, text)))
+    [call] = [event for event in rollout.trace() if isinstance(event, ModelCall)]
+    assert call.usage == {"input_tokens": 10, "cached_tokens": 3, "cache_write_tokens": 2}
+    assert call.notes == ["output tokens: at least 8, because the file has no final count"]
+    collection = rollout.collection
+    for row in (rollout, collection):
+        assert (row.input_tokens, row.output_tokens, row.calls_without_usage) == (10, 0, 1)
+    client = Client()
+    client.force_login(make_user())
+    assert "1 reply has no token counts" in client.get(f"/collections/{collection.pk}/").text
+    page = client.get(f"/rollouts/{rollout.pk}/").text
+    assert "at least 8" in page
+    assert derive_rollout(rollout, is_imported=True) is None
+
+
+def test_a_final_count_of_output_tokens_is_kept():
+    stops = [{"stop_reason": None}, {"stop_reason": "max_tokens"}]
+    [rollout] = rollouts_of(as_file(*streamed(stops, output_tokens=2_000)))
+    assert (rollout.output_tokens, rollout.calls_without_usage) == (2_000, 0)
+
+
+def test_a_recheck_finds_counts_that_were_imported_as_final(monkeypatch):
+    monkeypatch.setattr(stored_calls, "drop_partial_count", lambda call, **_: call)
+    monkeypatch.setattr(rollout_import, "count_without_usage", lambda _: 0)
+    [rollout] = rollouts_of(as_file(*streamed([{}] * 4)))
+    collection = rollout.collection
+    monkeypatch.undo()
+    assert (rollout.output_tokens, collection.output_tokens, rollout.calls_without_usage) == (8, 8, 0)
+    Collection.objects.filter(pk=collection.pk).update(rules_version=1)
+    recheck = work(apply_recheck(recheck=work(queue_recheck(collection=collection))))
+    assert (recheck.changed, recheck.applied, recheck.counts) == (1, 1, 1)
+    for row in (rollout, collection):
+        row.refresh_from_db()
+        assert (row.output_tokens, row.calls_without_usage) == (0, 1)
+    [call] = [event for event in rollout.trace() if isinstance(event, ModelCall)]
+    assert "output_tokens" not in call.usage
+    assert work(queue_recheck(collection=collection)).changed == 0
 
 
 # -- Codex

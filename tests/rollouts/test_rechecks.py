@@ -19,7 +19,7 @@ from apps.exports.rechecks.recheck_jobs import (
 from apps.exports.rechecks.stale_outputs import find_overrides, find_reviews
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.stored_rules import RULES
-from apps.gym.traces.events import ModelCall, Verification
+from apps.gym.traces.events import AgentEnd, ModelCall, Verification
 from apps.gym.traces.tokens import capture_tokens, pack_tokens
 from apps.pairs.models import PreferencePair
 from apps.pairs.pair_sets import PairOrder, order_pairs
@@ -304,3 +304,69 @@ def test_only_the_imported_row_that_became_the_task_gets_its_mask():
     assert (derived.new["masked"], derived.new["reward"]) == ("provider_oom_killed", None)
     kept = derive_rollout(second, is_imported=True)
     assert kept is None or "reward" not in kept.new
+
+
+def agent_finished(*calls, **end):
+    recorder = Recorder()
+    for request, reply in calls:
+        recorder.call(request, reply)
+    return [
+        *recorder.events,
+        AgentEnd(command="finish", **end),
+        Verification(reward=0.0, components={"correct": 0.0}, stop_reason="answered"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        (agent_finished(unserved=[1]), "The model failed at call 1"),
+        (agent_finished(([TASK], [said("Let me see.")]), unserved=[2], answer="none"), "The model failed at call 2"),
+    ],
+    ids=["no reply", "no last reply"],
+)
+def test_a_rollout_whose_model_failed_loses_its_reward(collection, trace, message):
+    turns = sum(isinstance(event, ModelCall) for event in trace)
+    rollout = stored_by_0_2(collection, trace, reward=0.0, turns=turns, tool_calls=0)
+    right(collection)
+    count(collection)
+    recheck = work(apply_recheck(recheck=check(collection)))
+    assert (recheck.outcomes, recheck.applied) == (1, 1)
+    rollout.refresh_from_db()
+    assert (rollout.status, rollout.reward, rollout.stop_reason, rollout.error_kind) == (
+        "failed",
+        None,
+        "",
+        "policy_error",
+    )
+    assert rollout.error_message.startswith(message)
+    collection.refresh_from_db()
+    counters = (collection.completed, collection.failed, collection.rewarded, collection.reward_sum)
+    assert counters == (1, 1, 1, 1.0)
+    assert check(collection).changed == 0
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        agent_finished(([TASK], [said("It is 3")]), unserved=[1]),
+        agent_finished(([TASK], [said("It is 3")]), unserved=[2], answer="3"),
+        agent_finished(answer="3"),
+    ],
+    ids=["unread reply", "answered before", "no call"],
+)
+def test_a_rollout_whose_agent_had_its_answer_keeps_its_reward(collection, trace):
+    turns = sum(isinstance(event, ModelCall) for event in trace)
+    answer = "3" if turns or trace[-2].answer else ""
+    rollout = stored_by_0_2(collection, trace, reward=0.0, turns=turns, tool_calls=0, answer=answer)
+    assert derive_rollout(rollout, is_imported=False) is None
+
+
+def test_tool_calls_of_captured_agents_are_counted(collection):
+    calls = [([TASK], [asked("c1"), asked("c2")]), ([TASK, asked("c1"), asked("c2"), answered("c1")], [said("3")])]
+    rollout = stored_by_0_2(collection, agent_finished(*calls), reward=0.0, turns=2, tool_calls=0, answer="3")
+    derived = derive_rollout(rollout, is_imported=False)
+    assert (derived.kind, derived.new) == ("counts", {"tool_calls": 2, "tools": {"run": [2, 0, 0.0]}})
+    work(apply_recheck(recheck=check(collection)))
+    rollout.refresh_from_db()
+    assert (rollout.tool_calls, rollout.tools) == (2, {"run": [2, 0, 0.0]})

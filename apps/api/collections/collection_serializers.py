@@ -87,7 +87,7 @@ CHANGING_FIELDS = frozenset(
 class CollectionDetailSerializer(CollectionSerializer):
     held_back_by = serializers.SerializerMethodField(
         help_text="Reasons why rollouts wait: a pause and how to end it, open circuit breakers, an unhealthy "
-        "environment server, a full disk, or throttled endpoints."
+        "environment server, a full disk, throttled endpoints, or seats and slots that other collections have taken."
     )
 
     snapshot = serializers.DictField(

@@ -42,7 +42,7 @@ ToolSerializer = make_serializer(
     "Tool",
     ToolFigures,
     rollouts="Completed rollouts that called the tool.",
-    mean_duration="Mean seconds per call.",
+    mean_duration="Mean seconds per call; null if the agents ran the tool themselves.",
 )
 
 

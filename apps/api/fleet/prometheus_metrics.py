@@ -26,7 +26,7 @@ COUNTS = (
     Count(
         "tries", "gymweb_calls", "Calls to models and environments, retries included", ("kind", "endpoint", "result")
     ),
-    Count("tool_calls", "gymweb_tool_calls", "Tool calls of policy models by result", ("result",)),
+    Count("tool_calls", "gymweb_tool_calls", "Tool calls that GymWeb ran, by result", ("result",)),
     Count("retries", "gymweb_model_call_retries", "Retries of model calls"),
     Count("tokens", "gymweb_tokens", "Tokens of finished attempts", ("direction",)),
     Count("judge_tokens", "gymweb_judge_tokens", "Tokens of judge models", ("direction",)),

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
+import msgspec
+
 from apps.dashboard.traces.bodies import Body, json_body, parse_json
 from apps.dashboard.traces.call_outputs import Position, output_content
 from apps.dashboard.traces.cards import Block, Fact, Image, Output
@@ -79,6 +81,8 @@ def _ending(seq: int, event: AgentEnd | ErrorRaised) -> Content:
     named = [("kind", event.kind), ("call", str(event.call or ""))]
     texts = (("answer", event.answer, "markdown"), ("message", event.message, "text"))
     blocks = tuple(Block("text", name, Body(text, form, seq, name)) for name, text, form in texts if text)
+    if event.failed_calls:
+        blocks = (*blocks, _fold("failed model calls", msgspec.to_builtins(event.failed_calls), seq))
     if event.artifacts:
         blocks = (*blocks, _fold("artifacts", event.artifacts, seq))
     title = "Agent finished" if event.command == "finish" else "Agent failed"
@@ -261,7 +265,7 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
         if count:
             yield label, f"{count:,}"
     if lacks_usage(event):
-        yield "usage", "unknown"
+        yield "usage", "incomplete" if event.usage else "unknown"
 
 
 def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:

@@ -17,7 +17,7 @@ from apps.gym.traces.events import encode_event
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange, TraceEvent
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, derive_rollout
+from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, USAGE, derive_rollout
 from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import MAX_IDS, ReverificationOrder
@@ -119,7 +119,11 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
         mark_unindexed([change.rollout_id for change in outcomes])
         mark_stale(recheck, [change.rollout_id for change in outcomes])
     rewards = [(one.old["reward"], one.new["reward"]) for one in outcomes if "reward" in one.new]
+    failed = sum("status" in one.new for one in outcomes)
     Collection.objects.filter(pk=recheck.collection_id).update(
+        completed=F("completed") - failed,
+        failed=F("failed") + failed,
+        **{name: F(name) + sum(one.new.get(name, 0) - one.old.get(name, 0) for one in written) for name in USAGE},
         rewarded=F("rewarded") + sum((new is not None) - (old is not None) for old, new in rewards),
         reward_sum=F("reward_sum") + sum((new or 0.0) - (old or 0.0) for old, new in rewards),
     )

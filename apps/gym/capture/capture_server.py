@@ -125,6 +125,7 @@ class CaptureServer:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         wire: CaptureWire = ChatWire()
+        attempt: CapturedAttempt | None = None
         try:
             secret, tail = read_secret(request.path, request.headers)
             wire = WIRES.get(tail, wire)
@@ -142,6 +143,8 @@ class CaptureServer:
             refusal = _Refusal(413, f"The body is larger than {MAX_BODY:,} bytes.", "request_too_large")
         except (CallRefused, BadCompletion, BadMessages, Refused, SamplingRefused, GymError) as problem:
             refusal = _as_refusal(problem)
+            if attempt and refusal.code == "invalid_request":
+                attempt.refusal = str(refusal)
         except (ConnectionError, web.HTTPException):
             raise  # The client disconnected, or its request is not HTTP.
         except Exception:

@@ -6,7 +6,10 @@ in the context of the attempt, so that waits for a throttled model stop its cloc
 
 import asyncio
 import contextvars
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,19 +22,21 @@ from apps.gym.capture.captured_events import EventQueue
 from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.mcp_answers import PendingCalls
 from apps.gym.capture.previous_responses import PreviousResponses
-from apps.gym.errors import AgentFailed, AgentLost, GymError, PolicyError
+from apps.gym.errors import AgentFailed, AgentLost, GymError
 from apps.gym.loop.agent_loop import Harness, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver, verification_event
 from apps.gym.outcomes import StopReason
 from apps.gym.resources.protocol import ResourceServer, Session
 from apps.gym.rewards import Reward
 from apps.gym.traces.call_records import Place
-from apps.gym.traces.events import AgentEnd, Prompt, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.failed_calls import find_unanswered
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_tokens import TokenPacker
 from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.traces.parents import ParentFinder
-from apps.gym.wires.chat_deltas import OnDelta
+from apps.gym.wires.chat_deltas import Delta, OnDelta
+from apps.gym.wires.dialect import SamplingRefused
 from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
 
@@ -45,6 +50,8 @@ MAX_IN_FLIGHT = 64
 """Maximum calls of one attempt at a time."""
 THROTTLED_SECONDS = 20.0
 """Seconds for which a call waits at a throttled endpoint, before the client gets the 429."""
+MAX_FAILED, MAX_RECEIVED = 64, 10_000
+"""Failed calls that the end of an attempt names, and characters of each that its client received."""
 RETRY_SECONDS = 1.0
 """Seconds after which a client may repeat a throttled call if the endpoint does not say when."""
 
@@ -77,7 +84,7 @@ class CapturedAttempt(SessionDriver):
         """Done when the agent may begin; has the error of an attempt that could not begin."""
         self.at_limit = asyncio.Event()
         """Set when the attempt reaches a limit of its agent."""
-        self.calls = self.tokens = 0
+        self.calls = self.tokens = self._latest = 0
         self.responses = PreviousResponses()
         self._policy, self._wait_until_stored, self._lease_seconds = policy, stored, lease_seconds
         self.ending: asyncio.Task[None] | None = None
@@ -92,7 +99,10 @@ class CapturedAttempt(SessionDriver):
         self._reward: Reward | None = None
         self._is_closed = False
         self._is_abandoned = False
-        self._policy_error: PolicyError | None = None
+        self._failed: deque[FailedCall] = deque(maxlen=MAX_FAILED)
+        self._last_error: GymError | None = None
+        self.refusal = ""
+        """Why GymWeb refused the last invalid request of the agent."""
         self._session: Session | None = None
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -132,7 +142,10 @@ class CapturedAttempt(SessionDriver):
             yield event
         end = self._end
         if end is not None and end.command == "fail":
-            raise self._policy_error or AgentFailed(end.message or "The agent gave no reason.")
+            raise self._find_model_error() or AgentFailed(end.message or "The agent gave no reason.")
+        # A limit of calls or tokens would have ended the attempt anyway.
+        if self._limit in (None, "time_limit") and (problem := self._find_model_error() or self._find_refusal()):
+            raise problem
         stop_reason = self._limit or "answered"
         if self._reward is not None:
             yield verification_event(self._reward, stop_reason, at=self.elapsed(), duration=0.0)
@@ -163,8 +176,17 @@ class CapturedAttempt(SessionDriver):
         if self._lease.expires_in:
             return
         if not self._running and self._end is None:
-            raise self._policy_error or AgentLost(f"The agent was silent for {self._lease.seconds:g} s.")
+            raise self._find_model_error() or AgentLost(f"The agent was silent for {self._lease.seconds:g} s.")
         self._lease.renew()
+
+    def _find_model_error(self) -> GymError | None:
+        """Return the error of the model after which the agent got no reply and has no answer of a model."""
+        return self._last_error if self._failed and find_unanswered(self.trace, self._failed) else None
+
+    def _find_refusal(self) -> GymError | None:
+        """Return an error if GymWeb refused all calls of the agent."""
+        is_refused = self.refusal and not any(isinstance(event, ModelCall) for event in self.trace)
+        return AgentFailed(f"GymWeb refused all model calls of the agent: {self.refusal}") if is_refused else None
 
     async def _report(self, event: TraceUnion) -> None:
         """Return once the event is stored. Raises CallRefused if the attempt ended before."""
@@ -240,6 +262,7 @@ class CapturedAttempt(SessionDriver):
             self.calls += 1
             request = msgspec.structs.replace(request, tools=self.harness.offer(request.tools))
             place = self._finder.place_request(request.items, request.tools, hint=hint, previous=request.previous)
+            self._latest = place.call
             call = Call(place.call, self._start(self._call(request, place, wire, on_delta)))
             self._replies.keep(digest, call)
         self._replies.begin(call)
@@ -295,6 +318,7 @@ class CapturedAttempt(SessionDriver):
                 task.cancel()
         await self._replies.wait_until_written(LAST_WRITE_SECONDS)
         end.unserved = self._replies.unserved
+        end.failed_calls = [*self._failed]
         end.at = self.elapsed()
         await self._report(end)
 
@@ -324,6 +348,13 @@ class CapturedAttempt(SessionDriver):
         self._events.wake()  # It may be the last call of an attempt at its limit.
 
     async def _call(self, request: CapturedRequest, place: Place, wire: str, on_delta: OnDelta | None) -> Reply:
+        received: list[Delta] = []
+
+        def pass_on(delta: Delta) -> None:
+            assert on_delta
+            received.append(delta)
+            on_delta(delta)
+
         try:
             await self._events.wait_for_room()
             began = self.elapsed()
@@ -334,7 +365,7 @@ class CapturedAttempt(SessionDriver):
                     tools=request.tools,
                     sampling=sampling,
                     session=self.name,
-                    on_delta=on_delta,
+                    on_delta=pass_on if on_delta else None,
                     patience=THROTTLED_SECONDS,
                     strict=self.harness.allows_strict,
                 )
@@ -342,14 +373,10 @@ class CapturedAttempt(SessionDriver):
         except BaseException as problem:
             self._finder.abandon(place.call)
             self.calls -= 1
-            if isinstance(problem, PolicyError):
-                self._policy_error = problem
-                if problem.refused_by == "rate_limit":
-                    self._lease.stop_clock_for_retry(
-                        RETRY_SECONDS if problem.retry_after is None else problem.retry_after
-                    )
+            # Sampling that GymWeb refuses is an error of the agent.
+            if isinstance(problem, GymError) and not isinstance(problem, SamplingRefused):
+                self._note_failure(place.call, problem, received)
             raise
-        self._policy_error = None
         self.tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
         place = self._finder.complete(place.call, reply.items, reply.tokens)
         call = model_call(
@@ -366,6 +393,15 @@ class CapturedAttempt(SessionDriver):
         await self._report(call)
         # Replies are kept for repeated requests. Clients do not get the token IDs.
         return msgspec.structs.replace(reply, tokens=None)
+
+    def _note_failure(self, call: int, problem: GymError, received: list[Delta]) -> None:
+        parts = ["".join(one.text for one in part) for _, part in groupby(received, attrgetter("kind", "number"))]
+        failed = FailedCall(call=call, latest=self._latest, kind=problem.kind, message=str(problem))
+        failed.received = "\n".join(parts)[:MAX_RECEIVED]
+        self._failed.append(failed)
+        self._last_error = problem
+        if problem.refused_by == "rate_limit":
+            self._lease.stop_clock_for_retry(RETRY_SECONDS if problem.retry_after is None else problem.retry_after)
 
     async def _call_tool(self, name: str, call_id: str, arguments: dict[str, Any]) -> ToolResult:
         assert self._session is not None

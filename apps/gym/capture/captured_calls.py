@@ -16,21 +16,12 @@ def model_call(
     """Return the event of a call, without its times. `tokens` are packed."""
     return ModelCall(
         **{name: getattr(place, name) for name in place.__struct_fields__},
+        **reply.call_fields(),
         seen=place.seen,
         wire=wire,
         notes=request.notes,
-        items=reply.items,
-        model=reply.model,
-        version=reply.version,
-        response_id=reply.response_id,
-        finish_reason=reply.finish_reason,
-        server_finish_reason=reply.server_finish_reason,
-        usage=reply.usage,
         sampling=sampling if reply.sampling is None else reply.sampling,
-        retries=reply.retries,
         tokens=tokens,
-        tokens_note=reply.tokens_note,
-        grammar=reply.grammar,
     )
 
 

@@ -226,19 +226,10 @@ class Attempt(SessionDriver):
 
     def _model_call(self, reply: Reply, *, began: float, sampling: dict[str, Any]) -> ModelCall:
         return ModelCall(
+            **reply.call_fields(),
             seen=len(self.conversation),
-            items=reply.items,
-            model=reply.model,
-            version=reply.version,
-            response_id=reply.response_id,
-            finish_reason=reply.finish_reason,
-            server_finish_reason=reply.server_finish_reason,
-            usage=reply.usage,
             sampling=sampling if reply.sampling is None else reply.sampling,
-            retries=reply.retries,
             tokens=self._pack_tokens(reply),
-            tokens_note=reply.tokens_note,
-            grammar=reply.grammar,
             at=began,
             duration=self.elapsed() - began,
         )

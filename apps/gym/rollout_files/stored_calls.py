@@ -5,11 +5,13 @@ turns make it a graph, as captured agents have it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from apps.gym.tasks.file_rows import RowRefused, wrong_type
 from apps.gym.traces.events import (
@@ -23,10 +25,13 @@ from apps.gym.traces.events import (
 )
 from apps.gym.traces.graph import result_text
 from apps.gym.traces.graph_tokens import TokenPacker
-from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls
+from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls, text_of
 from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens, pack_tokens
+from apps.gym.wires.protocol import has_all_counts, lacks_usage
 
 MAX_COUNT = 2**31
+MAX_CHARACTERS = 32
+"""Characters of a reply per output token, on average, above which the token count is not the final one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +39,7 @@ class StoredCall:
     """One reply. Its request is the parent's conversation, then `items_in`.
 
     `parent` and `spawned_by` are numbers of earlier calls from 1; 0 for none. `at` is in seconds since 1970. `tokens`
-    are the ids of prompt and reply, and the logprobs.
+    are the ids of prompt and reply, and the logprobs. If `is_unfinished`, the output tokens are only those so far.
     """
 
     items_in: list[Item]
@@ -47,6 +52,7 @@ class StoredCall:
     model: str = ""
     response_id: str = ""
     finish_reason: str = ""
+    is_unfinished: bool = False
     usage: TokenUsage = field(default_factory=TokenUsage)
     sampling: dict[str, Any] = field(default_factory=dict)
     at: float | None = None
@@ -189,7 +195,7 @@ class _Events:
             made.call, made.parent, made.kept, made.items_in = number, call.parent, kept, call.items_in
             made.lineage, made.root_reason, made.spawned_by = call.lineage, call.root_reason, call.spawned_by
             made.tools_in = call.tools
-        return made
+        return drop_partial_count(made, is_unfinished=call.is_unfinished)
 
     def _tokens(self, number: int, call: StoredCall) -> tuple[bytes | None, str]:
         """Return the packed tokens, and the reason for missing ones."""
@@ -211,6 +217,32 @@ def _captured(call: StoredCall) -> tuple[TokenCapture | None, str]:
         return capture_tokens(*call.tokens), ""
     except TokensMissing as missing:
         return None, missing.note
+
+
+def count_without_usage(events: Iterable[TraceUnion]) -> int:
+    """Return the number of replies of an imported attempt whose usage the file does not have.
+
+    In rows of responses, the last reply has the usage of the whole attempt.
+    """
+    calls = [event for event in events if isinstance(event, ModelCall)]
+    is_whole = bool(calls) and has_all_counts(calls[-1].usage) and not any(call.usage for call in calls[:-1])
+    return 0 if is_whole else sum(map(lacks_usage, calls))
+
+
+def drop_partial_count(call: ModelCall, *, is_unfinished: bool = False) -> ModelCall:
+    """Return the call without a count of output tokens that is not final, and with a note about it.
+
+    Agents that stream replies may store the count of the first event, which is far below the final one.
+    """
+    least = call.usage.get("output_tokens")
+    length = sum(len(text_of(item)) + len(str(item.get("arguments", ""))) for item in call.items)
+    if least is None or not (is_unfinished or length > MAX_CHARACTERS * max(least, 1)):
+        return call
+    usage: Any = {
+        name: count for name, count in call.usage.items() if name not in ("output_tokens", "reasoning_tokens")
+    }
+    note = f"output tokens: at least {least}, because the file has no final count"
+    return replace(call, usage=usage, notes=[*call.notes, note])
 
 
 def read_counts(usage: object, **names: tuple[str, ...]) -> TokenUsage:

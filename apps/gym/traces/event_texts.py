@@ -31,7 +31,8 @@ def texts_of(event: TraceUnion) -> list[str]:
         case Verification():
             texts = [event.explanation, *_objects(event.details)]
         case AgentEnd():
-            texts = [event.answer, event.kind, event.message, *_objects(event.artifacts)]
+            failed = [text for one in event.failed_calls or () for text in (one.message, one.received)]
+            texts = [event.answer, event.kind, event.message, *failed, *_objects(event.artifacts)]
         case ErrorRaised():
             texts = [event.kind, event.message]
         case _:

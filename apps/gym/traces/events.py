@@ -202,12 +202,27 @@ class JudgeCall(Event, tag="judge_call"):
     problem: str = ""
 
 
+class FailedCall(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A captured call without a reply, because the model failed or did not answer in time.
+
+    `latest` is the number of the last call that had begun when this one failed. `received` is the part of the reply
+    that the client got before the stream broke.
+    """
+
+    call: int
+    latest: int
+    kind: str = ""
+    message: str = ""
+    received: str = ""
+
+
 class AgentEnd(Event, tag="agent_end"):
     """An external agent ended its attempt with the command `finish` or `fail`.
 
     `call` is the captured call whose reply is the answer, 0 if the agent names none. `fail` sets `kind` and `message`.
     `sha256` is the digest of the command's body, which identifies a repeated command. `unserved` lists the calls whose
-    reply did not reach the client completely.
+    reply did not reach the client completely. `failed_calls` has the last calls that the model failed to answer; None
+    in traces of earlier versions.
     """
 
     command: Literal["finish", "fail"]
@@ -218,6 +233,7 @@ class AgentEnd(Event, tag="agent_end"):
     message: str = ""
     sha256: str = ""
     unserved: list[int] = []
+    failed_calls: list[FailedCall] | None = None
 
 
 class ErrorRaised(Event, tag="error"):

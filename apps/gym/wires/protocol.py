@@ -90,6 +90,10 @@ class Reply(msgspec.Struct, kw_only=True):
     tokens_note: str = ""
     grammar: bool = False
 
+    def call_fields(self) -> dict[str, Any]:
+        """Return the fields that a ModelCall copies, without sampling and tokens."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("sampling", "tokens")}
+
 
 class Policy(Protocol):
     """Calls a model. Raises PolicyError without a valid reply, and TimedOut if call and retries take too long."""

@@ -15,12 +15,22 @@ from apps.gym.loop.attempt_driver import AttemptDriver
 from apps.gym.metrics.majority_at_k import comparable_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
-from apps.gym.traces.events import AgentEnd, ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.traces.events import (
+    AgentEnd,
+    ErrorRaised,
+    JudgeCall,
+    ModelCall,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+)
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.items import Item, TaskRow, TokenUsage, message
+from apps.gym.traces.items import Item, TaskRow, TokenUsage, function_calls, item_type, message
 from apps.gym.traces.tokens import TokensUnreadable, read_shape
 from apps.gym.wires.pricing import FREE, Prices
 from apps.gym.wires.protocol import Policy, lacks_usage
+from apps.gym.wires.tool_names import strip_tool_prefix
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End
 from apps.rollouts.models import Rollout
@@ -58,52 +68,46 @@ class Setting(msgspec.Struct, kw_only=True):
     judge_prices: Prices = FREE
 
 
-class RolloutStats:
-    """Statistics of one attempt, added up from its events."""
+class RolloutStats(msgspec.Struct):
+    """Statistics of one attempt, added up from its events.
 
-    __slots__ = (
-        "_captured",
-        "ambiguous_path",
-        "cache_write_tokens",
-        "cached_tokens",
-        "calls_without_usage",
-        "input_tokens",
-        "judge_cache_write_tokens",
-        "judge_cached_tokens",
-        "judge_calls",
-        "judge_input_tokens",
-        "judge_output_tokens",
-        "last_reply",
-        "model_time",
-        "model_version",
-        "output_tokens",
-        "sampled_tokens",
-        "tool_calls",
-        "tool_errors",
-        "tool_time",
-        "tools",
-        "trainable_tokens",
-        "turns",
-        "verification",
-    )
+    Tool calls are the calls in replies, even if the agent ran them, and all others that GymWeb ran. Only calls that
+    GymWeb ran have seconds.
+    `_called` has the tools of the calls without a result, by call id.
+    """
 
-    def __init__(self) -> None:
-        self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
-        self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
-        self.cached_tokens = self.cache_write_tokens = 0
-        self.judge_cached_tokens = self.judge_cache_write_tokens = 0
-        self.calls_without_usage = self.sampled_tokens = self.trainable_tokens = 0
-        self.model_time = self.tool_time = 0.0
-        self.model_version = ""
-        self.ambiguous_path = False
-        self.verification: Verification | None = None
-        self.tools: dict[str, tuple[int, int, float]] = {}
-        self.last_reply: list[Item] = []
-        self._captured: list[TraceUnion] = []
+    turns: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    judge_calls: int = 0
+    judge_input_tokens: int = 0
+    judge_output_tokens: int = 0
+    judge_cached_tokens: int = 0
+    judge_cache_write_tokens: int = 0
+    calls_without_usage: int = 0
+    sampled_tokens: int = 0
+    trainable_tokens: int = 0
+    model_time: float = 0.0
+    tool_time: float = 0.0
+    model_version: str = ""
+    ambiguous_path: bool = False
+    verification: Verification | None = None
+    tools: dict[str, tuple[int, int, float]] = {}
+    last_reply: list[Item] = []
+    _offered: list[str] = []
+    _called: dict[str, list[str]] = {}
+    _captured: list[TraceUnion] = []
 
     def add(self, event: TraceUnion) -> None:
         match event:
+            case SessionOpened():
+                self._offered = [str(tool.get("name", "")) for tool in event.tools]
             case ModelCall():
+                self._count_calls(event)
                 self.turns += 1
                 self.model_time += event.duration
                 self.last_reply = event.items
@@ -117,10 +121,10 @@ class RolloutStats:
                 self.calls_without_usage += lacks_usage(event)
                 self._count_tokens(event)
             case ToolResult():
-                self.tool_calls += 1
-                self.tool_errors += bool(event.error)
                 self.tool_time += event.duration
-                self._count_tool(event)
+                called = self._take_call(event.call_id)
+                name = event.name if called is None else called
+                self._count_tool(name, calls=called is None, errors=bool(event.error), seconds=event.duration)
             case Verification():
                 self.verification = event
             case AgentEnd():
@@ -154,13 +158,36 @@ class RolloutStats:
         for call in graph.effective_calls:
             self._count_tokens(graph.calls[call])
 
-    def _count_tool(self, event: ToolResult) -> None:
-        name = cut(_storable(event.name), MAX_TOOL_NAME)
+    def _count_calls(self, event: ModelCall) -> None:
+        """Count the calls in a reply, and the failed results that a captured request contains."""
+        for item in event.items_in:
+            if (
+                item_type(item) == "function_call_output"
+                and (name := self._take_call(str(item.get("call_id", "")))) is not None
+            ):
+                self._count_tool(name, errors=item.get("status") == "incomplete")
+        for call in function_calls(event.items):
+            name = str(call.get("name", ""))
+            if event.call:
+                # GymWeb stores the results of captured calls under the names of the environment.
+                name = strip_tool_prefix(name, self._offered)
+            self._count_tool(name, calls=1)
+            self._called.setdefault(str(call.get("call_id", "")), []).append(name)
+
+    def _take_call(self, call_id: str) -> str | None:
+        """Return the tool of a call that has no result yet, or None. The call then has a result."""
+        names = self._called.get(call_id)
+        return names.pop(0) if names else None
+
+    def _count_tool(self, name: str, *, calls: int = 0, errors: int = 0, seconds: float = 0.0) -> None:
+        self.tool_calls += calls
+        self.tool_errors += errors
+        name = cut(_storable(name), MAX_TOOL_NAME)
         if name not in self.tools and len(self.tools) == MAX_TOOLS:
             # Models may invent any number of tool names.
             name = OTHER_TOOLS
-        calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
-        self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
+        before = self.tools.get(name, (0, 0, 0.0))
+        self.tools[name] = (before[0] + calls, before[1] + errors, before[2] + seconds)
 
     def counts(self) -> dict[str, Any]:
         """Return the columns of a rollout with the numbers of turns, tool calls and captured tokens."""

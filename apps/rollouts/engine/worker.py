@@ -221,7 +221,9 @@ class RolloutWorker(ChannelsWorker):
     async def _claim_external(self, collection_id: int) -> "ExternalAttempt | None":
         """Claim a rollout for an external agent and start its attempt. Return None if nothing can be claimed."""
         async with self._claim_lock:
-            if self._seats.free <= 0 or not self.lease or self._is_behind() or self._stopping or not self._external:
+            if not self.lease or self._is_behind() or self._stopping or not self._external:
+                return None
+            if not self._seats.has_external_seat(self._external.open_attempts):
                 return None
             fetched = await self._fetch(1, only=collection_id)
             for claim, row, setting in fetched.work:

@@ -6,9 +6,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from typing import Any
 
+from django.conf import settings
+
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.running import Setting
+
+
+def external_seats(seats: int) -> int:
+    """Return how many of a worker's seats attempts of external agents may take. Idle ones must not take all."""
+    return max(1, int(seats * settings.EXTERNAL_SHARE))
 
 
 class WorkerSeats:
@@ -33,6 +40,9 @@ class WorkerSeats:
     @property
     def free(self) -> int:
         return self._number - len(self._running)
+
+    def has_external_seat(self, taken: int) -> bool:
+        return self.free > 0 and taken < external_seats(self._number)
 
     def running(self) -> list[tuple[Claim, Setting]]:
         return list(self._running.values())

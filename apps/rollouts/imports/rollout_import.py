@@ -27,6 +27,7 @@ from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.originals import without_tokens
 from apps.gym.rollout_files.rollout_rows import StoredAttempt
+from apps.gym.rollout_files.stored_calls import count_without_usage
 from apps.gym.slugs import RESERVED_SLUGS
 from apps.gym.storable import clean_line, clean_names
 from apps.gym.tasks.files.file_limits import READ_BYTES
@@ -231,6 +232,7 @@ def _store_chunk(
             reward_sum=F("reward_sum") + sum(rewards),
             input_tokens=F("input_tokens") + sum(rollout.input_tokens for rollout in rollouts),
             output_tokens=F("output_tokens") + sum(rollout.output_tokens for rollout in rollouts),
+            calls_without_usage=F("calls_without_usage") + sum(rollout.calls_without_usage for rollout in rollouts),
             touched_at=now,
         )
 
@@ -278,6 +280,7 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         **tally.counts(),
         input_tokens=tally.input_tokens,
         output_tokens=tally.output_tokens,
+        calls_without_usage=count_without_usage(attempt.events),
         tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tools.items()},
         answer=clean_line(answer, MAX_ANSWER),
         # The text of an answer or message is also in the events and is counted there.

@@ -56,13 +56,13 @@ class JudgeFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolFigures:
-    """Calls of one tool over all completed rollouts. `mean_duration` is in seconds per call."""
+    """Calls of one tool over all completed rollouts. `mean_duration` is in seconds, None if the agents ran them."""
 
     name: str
     rollouts: int
     calls: int
     errors: int
-    mean_duration: float
+    mean_duration: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,11 @@ def _tools(parts: Sequence[CollectionPart]) -> list[ToolFigures]:
             sums[name] = [before + more for before, more in zip(sums[name], found, strict=True)]
     return [
         ToolFigures(
-            name=name, rollouts=int(rollouts), calls=int(calls), errors=int(errors), mean_duration=seconds / calls
+            name=name,
+            rollouts=int(rollouts),
+            calls=int(calls),
+            errors=int(errors),
+            mean_duration=seconds / calls if seconds else None,
         )
         for name, (rollouts, calls, errors, seconds) in sorted(sums.items(), key=lambda tool: (-tool[1][1], tool[0]))
     ]

@@ -1,6 +1,7 @@
 """Derive from the stored events of a rollout what the engine or the import would store today."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -8,12 +9,15 @@ from msgspec.structs import replace
 
 from apps.gym.metrics.majority_at_k import MAX_ANSWER
 from apps.gym.outcomes import mask_fields
+from apps.gym.redaction.shortening import cut_clean
+from apps.gym.rollout_files.stored_calls import count_without_usage, drop_partial_count
 from apps.gym.storable import clean_line
 from apps.gym.stored_rules import RULES
-from apps.gym.traces.events import ModelCall, TraceUnion, Verification
+from apps.gym.traces.events import FailedCall, ModelCall, TraceUnion, Verification
+from apps.gym.traces.failed_calls import find_unanswered
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.relinking import relink
-from apps.rollouts.engine.running import RolloutStats
+from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, RolloutStats
 from apps.rollouts.models import Rollout
 from apps.rollouts.rechecks.earlier_paths import earlier_leaf
 
@@ -25,6 +29,8 @@ Kind = Literal["outcome", "untrainable", "counts"]
 - `counts`: only counts.
 """
 
+USAGE = ("calls_without_usage", "output_tokens")
+"""Counts whose sum is a column of the collection."""
 LINKS = "links"
 """The name under which changed links of calls are listed. The values are the numbers of the calls' parents."""
 MAIN_PATH = "main_path"
@@ -32,7 +38,7 @@ MAIN_PATH = "main_path"
 _PATHS = 2
 """The rules that choose the main path by the answer."""
 _MASKS = ("mask_sample", "failure_kind", "failure_reason", "instance_config")
-_COUNTS = frozenset({"turns", "tool_calls", "tool_errors", "sampled_tokens", "trainable_tokens"})
+_COUNTS = frozenset({"turns", "tool_calls", "tool_errors", "tools", "sampled_tokens", "trainable_tokens", *USAGE})
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,21 +63,27 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool, rules: int = RULES) -
     graph = rollout.graph(tokens=True)
     verified = graph.main if graph.is_line or rules >= _PATHS else graph.line(earlier_leaf(graph))
     events = list(graph.events)
-    changed: dict[int, TraceUnion] = {}
     # The links of an imported trace come from its file. Redacted requests are no longer those that the client sent.
-    if not (is_imported or rollout.redactions):
-        changed.update(relink(events))
+    relinked: Mapping[int, TraceUnion] = {} if is_imported or rollout.redactions else relink(events)
+    recounted = _without_partial_counts(events) if is_imported else {}
+    changed = {**relinked, **recounted}
     if is_imported and (masked := _read_imported_mask(events, rollout.task.row)) and _made_its_task(rollout):
         changed.update(masked)
     for position, event in changed.items():
         events[position] = event
     derived = _columns(events, is_imported=is_imported, is_redacted=bool(rollout.redactions))
+    if not recounted:
+        derived.pop("output_tokens", None)  # An import may have stored another sum.
     if rollout.status != Rollout.Status.COMPLETED:
         derived = {name: value for name, value in derived.items() if name in _COUNTS}
+    elif rollout.stop_reason == "answered" and (failed := find_unanswered(events)):
+        derived = {name: value for name, value in derived.items() if name in _COUNTS} | _failed_columns(failed)
     new = {name: value for name, value in derived.items() if getattr(rollout, name) != value} if events else {}
+    if not new.keys() & {"tool_calls", "tool_errors"}:
+        new.pop("tools", None)  # Only the seconds differ.
     old = {name: getattr(rollout, name) for name in new}
-    if links := _parents(graph.events, changed):
-        old[LINKS], new[LINKS] = links, _parents(events, changed)
+    if links := _parents(graph.events, relinked):
+        old[LINKS], new[LINKS] = links, _parents(events, relinked)
     today = TraceGraph(events, graph.seqs)
     is_other = _conversation(verified) != _conversation(today.main)
     if is_other and not today.is_line:
@@ -84,8 +96,16 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool, rules: int = RULES) -
         new=new,
         kind=_kind(derived, new),
         events={graph.seqs[position]: event for position, event in changed.items()},
-        needs_verification=is_other and not is_imported,
+        needs_verification=is_other and not is_imported and "status" not in new,
     )
+
+
+def _failed_columns(failed: FailedCall) -> dict[str, Any]:
+    """Return the columns of a rollout whose model failed."""
+    told = failed.message or f"The model failed at call {failed.call}, and the agent finished without another reply."
+    kind, message = failed.kind or "policy_error", cut_clean(told, MAX_MESSAGE)
+    empty = {"reward": None, "masked": "", "stop_reason": "", "answer": "", "components": {}, "ambiguous_path": False}
+    return {"status": Rollout.Status.FAILED.value, "error_kind": kind, "error_message": message, **empty}
 
 
 def _made_its_task(rollout: Rollout) -> bool:
@@ -117,7 +137,13 @@ def _columns(events: Sequence[TraceUnion], *, is_imported: bool, is_redacted: bo
         outcome["answer"] = clean_line(outcome["answer"], MAX_ANSWER)
     if not outcome.get("stop_reason"):
         outcome.pop("stop_reason", None)
-    return {**stats.counts(), **outcome}
+    columns = {**stats.counts(), **outcome}
+    if not is_redacted:
+        clean = partial(clean_line, limit=MAX_TOOL_NAME) if is_imported else str
+        columns["tools"] = {clean(name): list(sums) for name, sums in stats.tools.items()}
+    if is_imported:
+        columns |= {"calls_without_usage": count_without_usage(events), "output_tokens": stats.output_tokens}
+    return columns
 
 
 def _read_imported_mask(events: Sequence[TraceUnion], row: Mapping[str, Any]) -> dict[int, Verification]:
@@ -131,6 +157,14 @@ def _read_imported_mask(events: Sequence[TraceUnion], row: Mapping[str, Any]) ->
         and not event.masked
         and (masked := mask_fields({**of_task, **event.details}))
     }
+
+
+def _without_partial_counts(events: Sequence[TraceUnion]) -> dict[int, ModelCall]:
+    """Return the calls of an imported trajectory whose stored count of output tokens is not the final one."""
+    if not any(isinstance(event, Verification) and "session" in event.details for event in events):
+        return {}
+    counted = {place: drop_partial_count(event) for place, event in enumerate(events) if isinstance(event, ModelCall)}
+    return {place: call for place, call in counted.items() if call is not events[place]}
 
 
 def _parents(events: Sequence[TraceUnion], changed: Mapping[int, TraceUnion]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import msgspec
 from django.db.models import F
 
 from apps.accounts.models import User
+from apps.agents.models import Agent
 from apps.gym.capture.captured_commands import Command
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
 from apps.gym.request_refusals import Refusal
@@ -62,8 +63,7 @@ def open_attempt(collection: Collection, user: User, *, wait_seconds: float = 0)
     Waits up to `wait_seconds` for a rollout and a seat, unless MAX_WAITING requests wait already. Raises NotClaimable,
     NoSeat and CommandRefused.
     """
-    if collection.agent.kind != collection.agent.Kind.EXTERNAL:
-        raise NotClaimable("The agent of this collection is the built-in loop, which workers run themselves.")
+    _check_kind(collection.agent)
     offer, is_queued = _try_to_open(collection, user)
     if offer is None and wait_seconds and waiting_places.acquire(blocking=False):
         try:
@@ -74,8 +74,17 @@ def open_attempt(collection: Collection, user: User, *, wait_seconds: float = 0)
         finally:
             waiting_places.release()
     if offer is None and is_queued and collection.state == Collection.State.RUNNING:
-        raise NoSeat("No worker has a free seat for this collection.")
+        raise NoSeat("No worker has a free seat for an external agent. Finish open attempts or start a worker.")
     return offer
+
+
+def _check_kind(agent: Agent) -> None:
+    """Raise NotClaimable unless the agent is external."""
+    if agent.kind != Agent.Kind.EXTERNAL:
+        raise NotClaimable(
+            f"Workers run the agent {agent.slug} themselves (kind: {agent.get_kind_display()}), so it has no attempts "
+            "to take. Plan a collection with an agent of the kind external."
+        )
 
 
 def _try_to_open(collection: Collection, user: User) -> tuple[dict[str, Any] | None, bool]:
@@ -134,9 +143,11 @@ def _ask_workers(collection: Collection, user: User) -> dict[str, Any] | None:
 
 
 def _command(name: str, rollout: int, attempt: int, command: Command, user: User) -> dict[str, Any]:
-    row = Rollout.objects.filter(pk=rollout, attempt=attempt, status=Rollout.Status.RUNNING)
-    lease = row.values_list("lease", flat=True).first() if rollout <= MAX_ID else None
-    worker = Worker.objects.filter(pk=lease, state__in=STATES_WITH_LEASE).first() if lease else None
+    rows = Rollout.objects.filter(pk=rollout, attempt=attempt, status=Rollout.Status.RUNNING)
+    row = rows.select_related("collection__agent").first() if rollout <= MAX_ID else None
+    if row is not None:
+        _check_kind(row.collection.agent)
+    worker = Worker.objects.filter(pk=row.lease, state__in=STATES_WITH_LEASE).first() if row else None
     if worker is None or not worker.capture_address:
         raise AttemptEnded("The attempt has ended.")
     body = msgspec.json.encode(msgspec.structs.replace(command, claimer=user.pk))

@@ -4,17 +4,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.disk_space import Place, find_shortage
+from apps.agents.models import Agent
 from apps.environments.environment_health import is_held_back
 from apps.environments.models import Environment
 from apps.gym.calls.rate_control import LONGEST_PAUSE
 from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import claiming_workers
-from apps.rollouts.models import Breaker, Collection, Throttle, Worker
+from apps.rollouts.engine.worker_seats import external_seats
+from apps.rollouts.models import Breaker, Collection, Rollout, Throttle, Worker
+
+MAX_HOLDERS = 3
+"""Collections that a hold names."""
 
 RAISE = {
     Collection.PauseReason.MAX_SECONDS: "raise or remove the time limit",
@@ -77,12 +82,14 @@ def find_holds(collection: Collection) -> Holds:
     """Return why this collection waits; empty if it is finished.
 
     In this order: a full disk of the database, unless the collection is paused; an environment with an unhealthy
-    server; open breakers; throttled endpoints; workers that cannot run the collection.
+    server; open breakers; throttled endpoints; workers that cannot run the collection; seats and slots that other
+    collections have taken.
     """
     if collection.is_finished:
         return []
     used = _uses(collection)
     shared = [*_find_unwell(collection), *_find_breakers(used), *_find_throttles(used), *_find_refusals(collection)]
+    shared += _find_taken(collection)
     return shared if collection.state == Collection.State.PAUSED else [*_find_full_disk(), *shared]
 
 
@@ -182,6 +189,51 @@ def _find_refusals(collection: Collection) -> Holds:
 
 def _name_endpoint(row: Breaker | Throttle) -> str:
     return f"policy model {row.policy_model.name}" if row.policy_model else f"environment {row.environment}"
+
+
+def _find_taken(collection: Collection) -> Holds:
+    """Return the limits that other collections use up, if rollouts of this one are queued and none is running."""
+    running = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0).order_by()
+    queued = collection.rollouts.filter(status=Rollout.Status.QUEUED, collection__state=Collection.State.RUNNING)
+    if not queued.exists() or running.filter(collection=collection).exists():
+        return []
+    model, environment = collection.policy_model, collection.environment
+    group = model.worker_group or environment.worker_group
+    workers = Worker.objects.filter(group=group, state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
+    seats = dict(workers.values_list("pk", "seats"))
+    in_seats = running.filter(lease__in=seats)
+    of_model = running.filter(collection__policy_model=model)
+    of_environment = running.filter(collection__environment=environment)
+    limits = [
+        ("workers", "seats", sum(seats.values()), in_seats),
+        (f"policy model {model}", "slots", model.concurrency, of_model),
+        (f"environment {environment}", "slots", environment.concurrency, of_environment),
+    ]
+    if collection.agent.kind == Agent.Kind.EXTERNAL:
+        of_agents = in_seats.filter(collection__agent__kind=Agent.Kind.EXTERNAL)
+        limits.append(("workers", "seats for external agents", sum(map(external_seats, seats.values())), of_agents))
+    return [hold for limit in limits if (hold := _of_limit(*limit))]
+
+
+def _of_limit(endpoint: str, what: str, most: int, running: QuerySet[Rollout]) -> Hold | None:
+    """Return the collections that take all `most` seats or slots; None if one is free."""
+    agent = ("collection__agent__kind", "collection__agent__slug")
+    holders = list(
+        running.values_list("collection", *agent).annotate(count=Count("pk")).order_by("-count", "collection")
+    )
+    if not most or sum(holder[-1] for holder in holders) < most:
+        return None
+    named = [
+        f"{count} by collection {pk} ({Agent.Kind(kind).label.lower()} {slug})" for pk, kind, slug, count in holders
+    ]
+    more = [f"and {len(named) - MAX_HOLDERS} more"] if len(named) > MAX_HOLDERS else []
+    failures = f"all {most} {what} are taken: {', '.join([*named[:MAX_HOLDERS], *more])}"
+    return Hold(
+        key=f"taken {endpoint} {what}",
+        endpoint=endpoint,
+        failures=failures,
+        next_try="rollouts start as some become free",
+    )
 
 
 def _say_when(what: str, due: datetime | None, now: datetime) -> str:

@@ -52,6 +52,8 @@ class _Reply:
         self.number = number
         self.first = self.last = line
         self.blocks: list[dict[str, Any]] = []
+        self.stop: Any = ""
+        """The stop reason, or None if each line says that there is none yet."""
 
 
 class _Session:
@@ -93,6 +95,7 @@ class _Session:
         reply = self._replies.setdefault(name, _Reply(number, line))
         reply.last = line
         reply.blocks += blocks
+        reply.stop = line["message"].get("stop_reason", reply.stop) or reply.stop or None
         self._reply_of[own] = name
 
     def trace(self) -> StoredTrace:
@@ -159,7 +162,8 @@ class _Session:
             parent=parent,
             model=str(told.get("model") or ""),
             response_id=str(told.get("id") or ""),
-            finish_reason=_FINISHED.get(str(told.get("stop_reason")), ""),
+            finish_reason=_FINISHED.get(str(reply.stop), ""),
+            is_unfinished=reply.stop is None,
             usage=read_counts(
                 told.get("usage"),
                 input_tokens=("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),

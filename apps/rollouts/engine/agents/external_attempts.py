@@ -87,6 +87,10 @@ class ExternalAttempts:
         self._claiming: set[asyncio.Future[Any]] = set()
         self._open: dict[tuple[int, int], ExternalAttempt] = {}
 
+    @property
+    def open_attempts(self) -> int:
+        return len(self._open)
+
     async def serve(self, worker: int) -> None:
         """Start the capture server, unless it runs, and publish its address."""
         if self._is_published:
