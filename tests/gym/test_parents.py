@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from apps.gym.traces.call_records import Declared
 from apps.gym.traces.items import message
 from apps.gym.traces.parents import ParentFinder
 from apps.gym.traces.tokens import capture_tokens
@@ -328,3 +329,28 @@ def test_a_delegated_text_inside_a_longer_line_names_the_caller():
     recorder.call([SYSTEM, TASK], [asked("c1", json.dumps({"prompt": prompt}), name="agent")])
     place = recorder.arrive([message("system", "You are a subagent."), message("user", f"Your task: {prompt} Hurry.")])
     assert (place.root_reason, place.spawned_by) == ("subagent", 1)
+
+
+def declared(role="conversation", parent=""):
+    return Declared(role, parent)
+
+
+def test_declared_links_take_precedence():
+    finder = ParentFinder([TOOL])
+
+    def call(items, reply, hint, links):
+        place = finder.place_request(items, [TOOL], hint, declared=links)
+        finder.complete(place.call, reply)
+        return place
+
+    first = call([SYSTEM, TASK], [said("One.")], "a", declared("main"))
+    # Equal requests in two conversations are no retry, and a continuation stays in its own.
+    twin = call([SYSTEM, TASK], [said("One.")], "b", declared("subagent", "a"))
+    more = call([SYSTEM, TASK, said("One."), TASK], [said("Two.")], "b", declared())
+    title = call([SYSTEM, TASK, said("One."), TASK], [said("Title")], "t", declared("auxiliary"))
+    again = call([SYSTEM, message("user", "Start anew.")], [said("Three.")], "a", declared())
+    assert (first.root_reason, first.lineage, first.declared) == ("first", 1, "main")
+    assert (twin.retry_of, twin.root_reason, twin.spawned_by, twin.lineage) == (0, "subagent", 1, 2)
+    assert (more.parent, more.lineage, more.declared) == (2, 2, "conversation")
+    assert (title.parent, title.root_reason, title.lineage) == (0, "auxiliary", 3)
+    assert (again.parent, again.root_reason, again.lineage) == (0, "compaction", 1)

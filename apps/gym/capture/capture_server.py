@@ -11,7 +11,7 @@ import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 import orjson
 from aiohttp import web
@@ -27,6 +27,7 @@ from apps.gym.capture.mcp_answers import answer_mcp
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object
+from apps.gym.traces.call_records import Declared, Role
 from apps.gym.wires.dialect import SamplingRefused
 from apps.gym.wires.messages_reply import write_models, write_token_count
 from apps.gym.wires.messages_request import BadMessages
@@ -167,7 +168,7 @@ class CaptureServer:
             wire=wire.name,
             digest=hashlib.sha256(body).digest(),
             is_repeated=repeats.isdigit() and int(repeats) > 0,
-            hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
+            **read_links(request.headers),
             on_delta=stream.add if stream else None,
         )
         is_whole, name = False, attempt.responses.name(call.number)
@@ -181,6 +182,17 @@ class CaptureServer:
         finally:
             attempt.mark_served(call, is_whole=is_whole)
         return response
+
+
+def read_links(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments `hint` and `declared` of `CapturedAttempt.ask`. Raises CallRefused for an unknown role."""
+    name, parent, role = (headers.get(f"x-gymweb-{part}", "").strip() for part in ("conversation", "parent", "role"))
+    if role not in get_args(Role):
+        roles = ", ".join(filter(None, get_args(Role)))
+        raise CallRefused(400, f"x-gymweb-role is {role[:40]!r}. Choose one of: {roles}.", "invalid_request")
+    if name or role:
+        return {"hint": name or role, "declared": Declared(cast("Role", role or "conversation"), parent)}
+    return {"hint": next((headers[name] for name in _THREAD_HEADERS if name in headers), "")}
 
 
 async def _send(request: web.Request, content: bytes) -> web.StreamResponse:

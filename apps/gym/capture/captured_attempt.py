@@ -28,7 +28,7 @@ from apps.gym.loop.attempt_driver import SessionDriver, verification_event
 from apps.gym.outcomes import StopReason
 from apps.gym.resources.protocol import ResourceServer, Session
 from apps.gym.rewards import Reward
-from apps.gym.traces.call_records import Place
+from apps.gym.traces.call_records import NOTHING, Declared, Place
 from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
 from apps.gym.traces.failed_calls import find_unanswered
 from apps.gym.traces.graph import TraceGraph
@@ -247,13 +247,14 @@ class CapturedAttempt(SessionDriver):
         digest: bytes,
         is_repeated: bool,
         hint: str = "",
+        declared: Declared = NOTHING,
         on_delta: OnDelta | None = None,
     ) -> Call:
         """Start a call of the model. Raises CallRefused.
 
         Call `mark_served` after each call. `digest` identifies the request. If a client says that it repeats a request,
         it gets the reply of the first one, without deltas. `hint` is the client's id of the conversation, for example
-        the thread id that an agent sends.
+        the thread id that an agent sends. `declared` has the links that the client declares.
         """
         self._note_call()
         call = self._replies.find(digest) if is_repeated else None
@@ -261,7 +262,9 @@ class CapturedAttempt(SessionDriver):
             self._check_limits()
             self.calls += 1
             request = msgspec.structs.replace(request, tools=self.harness.offer(request.tools))
-            place = self._finder.place_request(request.items, request.tools, hint=hint, previous=request.previous)
+            place = self._finder.place_request(
+                request.items, request.tools, hint=hint, previous=request.previous, declared=declared
+            )
             self._latest = place.call
             call = Call(place.call, self._start(self._call(request, place, wire, on_delta)))
             self._replies.keep(digest, call)

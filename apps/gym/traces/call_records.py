@@ -1,10 +1,25 @@
 """The place of a captured call in its graph, and the record that the search for parents keeps."""
 
+from typing import Literal, NamedTuple
+
 import msgspec
 
 from apps.gym.traces.canonical_items import Prefixes
 from apps.gym.traces.events import RootReason
 from apps.gym.traces.items import Item, Tool
+
+Role = Literal["", "conversation", "main", "subagent", "auxiliary"]
+"""What a client declares of the conversation of a call: nothing, only its name, or its role, too."""
+
+
+class Declared(NamedTuple):
+    """The links that a client declares. `parent` is the name of the conversation that started this one, if any."""
+
+    role: Role = ""
+    parent: str = ""
+
+
+NOTHING = Declared()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +37,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     ambiguous: bool = False
     thread: int | None = None
     edited: list[str] = []
+    declared: Role = ""
     previous: int = 0
 
     @property
@@ -60,6 +76,7 @@ class CallRecord(msgspec.Struct, kw_only=True):
     continues: int = 0
     continued: bool = False
     calls_tools: bool = False
+    declared: Declared = NOTHING
 
     @property
     def in_flight(self) -> bool:

@@ -71,6 +71,8 @@ class ModelCall(Event, tag="model_call"):
     - `lineage`: number of the conversation that the call continues.
     - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
     - `retry_of`: the first call with the same request.
+    - `declared`: the role that the client declares for the conversation; `conversation` if it only names it, empty if
+      it declares nothing. What is declared takes precedence over what GymWeb infers.
     - `edited`: what the request changed in the conversation that it continues, one note for each change.
     - `previous`: the call that the client names as the previous one, 0 if it names none. It is the parent unless the
       system prompt changed.
@@ -107,6 +109,7 @@ class ModelCall(Event, tag="model_call"):
     ambiguous: bool = False
     thread: int | None = None
     edited: list[str] = []
+    declared: str = ""
     previous: int = 0
     wire: str = ""
     notes: list[str] = []

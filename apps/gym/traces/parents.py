@@ -10,6 +10,7 @@ copies. The tools do not matter: a continued conversation may offer others.
 - The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one,
   unless they repeat a later reply of that lineage: then the client edited the history.
 - The text beside tool calls may be missing, and one line of the system prompt may differ. Notes in `edited` say so.
+- A client may declare the name and the role of a conversation. Then only its own calls are parents.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
 - If the client names the previous call, that call is the parent without a search. If the system prompt changed since,
   the request is a root that is `rewritten`.
@@ -25,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from apps.gym.traces.call_records import CallRecord, Place
+from apps.gym.traces.call_records import NOTHING, CallRecord, Declared, Place
 from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, hash_prefixes, item_digest
 from apps.gym.traces.history_edits import Openings, describe_edits
 from apps.gym.traces.items import Item, Tool, item_type
@@ -55,17 +56,28 @@ class ParentFinder:
         self._threads = {"": 0}
 
     def place_request(
-        self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "", *, call: int = 0, previous: int = 0
+        self,
+        items: Sequence[Item],
+        tools: Sequence[Tool],
+        hint: str = "",
+        *,
+        call: int = 0,
+        previous: int = 0,
+        declared: Declared = NOTHING,
     ) -> Place:
         """Return the place of a request. `hint` is the client's id of the thread, empty if it sends none.
+
+        If it is `declared` as a conversation, only calls of the same one are parents.
 
         `call` is its number, by default the next one. `previous` is the call that the client names as the previous one.
         """
         self._last = call or self._last + 1
         prefixes, offered = hash_prefixes(items), digest_of(list(tools))
-        key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex(), previous])
+        named = [declared.role, hint] if declared.role else []
+        key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex(), previous, *named])
         twin = self._requests.get(key, 0)
         record = CallRecord(opening=prefixes.opening, tools=offered, hint=hint, request=key, body=prefixes)
+        record.declared = declared
         if twin:
             place: Place | None = self._repeat(twin, items, record)
         else:
@@ -81,6 +93,7 @@ class ParentFinder:
             tools_in=list(tools) if offered != before else None,
             thread=self._threads.setdefault(hint, len(self._threads)),
             previous=previous,
+            declared=declared.role,
         )
         record.lineage = place.lineage
         return record.place
@@ -149,10 +162,11 @@ class ParentFinder:
                 if not found and (found := self._bare.get(key)):
                     edited.append("dropped the text beside tool calls")
                 if found:
-                    record.opening = opening
                     same = [one for one in found if self._calls[one].hint == record.hint]
-                    parent = (same or found)[-1]
-                    return self._child(parent, count, items, record, edited, ambiguous=len(same or found) > 1)
+                    found = same if record.declared.role else same or found
+                if found:
+                    record.opening = opening
+                    return self._child(found[-1], count, items, record, edited, ambiguous=len(found) > 1)
         return None
 
     def _after(self, previous: int, items: Sequence[Item], record: CallRecord) -> Place:
@@ -223,7 +237,9 @@ class ParentFinder:
         return self._lineages
 
     def _root(self, items: Sequence[Item], record: CallRecord) -> Place:
-        reason, lineage, spawned_by = self._roots.explain(items, record)
+        reason, lineage, spawned_by = (
+            self._roots.read_declared(record) if record.declared.role else self._roots.explain(items, record)
+        )
         record.root_reason, record.spawned_by = reason, spawned_by
         record.shape = _shape(items)
         assert record.body is not None

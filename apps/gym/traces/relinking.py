@@ -6,11 +6,11 @@ gives the stored ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from apps.gym.traces.call_records import Place
+from apps.gym.traces.call_records import Declared, Place, Role
 from apps.gym.traces.events import ModelCall, SessionOpened, TraceUnion
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_tokens import GraphTokens
@@ -99,7 +99,16 @@ def _replay(graph: TraceGraph, threads: Mapping[int, int]) -> dict[int, Place]:
         request = [*conversations.get(graph.parent(number), [])[: call.kept], *call.items_in]
         conversations[number] = [*request, *call.items]
         thread = str(threads.get(number) or "")
-        finder.place_request(request, graph.tools(number), thread, call=number, previous=call.previous)
+        spawner = graph.calls.get(call.spawned_by)
+        parent = str(spawner.thread or "") if spawner else ""
+        finder.place_request(
+            request,
+            graph.tools(number),
+            thread,
+            call=number,
+            previous=call.previous,
+            declared=Declared(cast("Role", call.declared), parent),
+        )
         running.append(number)
     complete(float("inf"))
     return places

@@ -1,6 +1,6 @@
 """Say why a captured call continues no earlier call.
 
-Such a call is a root. The rules, in this order:
+Such a call is a root. If the client declares its conversation, that decides. Else the rules, in this order:
 
 1. `first`: there was no root before, or this root offers tools and no earlier root did (a client may ask for a title
    first).
@@ -79,6 +79,19 @@ class RootRules:
             return "subagent", 0, 0
         shorter = len(record.body.digests) < self._longest[lineage]
         return "compaction" if shorter else "rewritten", lineage, 0
+
+    def read_declared(self, record: CallRecord) -> tuple[RootReason, int, int]:
+        """Return what the client declares of a root that is no continuation of its conversation."""
+        assert record.body is not None
+        role, parent = record.declared
+        own = [one for one in self._calls.values() if one.hint == record.hint]
+        if own:
+            lineage = own[-1].lineage
+            return "compaction" if len(record.body.digests) < self._longest[lineage] else "rewritten", lineage, 0
+        spawned_by = max((call for call, one in self._calls.items() if parent and one.hint == parent), default=0)
+        reasons: dict[str, RootReason] = {"main": "first", "auxiliary": "auxiliary", "subagent": "subagent"}
+        inferred: RootReason = "subagent" if spawned_by or self._calls else "first"
+        return reasons.get(role, inferred), 0, spawned_by
 
     def complete(
         self, call: int, record: CallRecord, conversation: bytes, digests: list[bytes], reply: Sequence[Item]
