@@ -1,9 +1,8 @@
 """Say how a request changed the conversation that it continues, and find requests whose only message grew."""
 
-from collections import defaultdict
+from collections import deque
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from hashlib import blake2b
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.traces.canonical_items import Prefixes, message_texts
@@ -15,6 +14,8 @@ MAX_COMPARED = 2_000
 PAD_CHARS = 16
 """Shorter texts are no evidence that a longer one continues them."""
 MAX_LINE = 200
+MAX_PADS, MAX_PAD = 8, 256 * 1024
+"""Scratchpads to remember, and characters of each."""
 _QUOTE = 40
 _VERBS = {"replace": "replaced", "delete": "dropped", "insert": "added"}
 
@@ -68,25 +69,41 @@ def _system_lines(items: Sequence[Item], prefixes: Prefixes) -> list[str]:
 
 
 class Pads:
-    """Find the call whose last message a request repeats with its reply and more text: a scratchpad that grows."""
+    """Find the call whose last message a request repeats with its reply: a scratchpad that grows.
+
+    The message may end with the same instruction each time, so the beginning and the reply decide.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, dict[int, dict[bytes, tuple[int, str]]]] = defaultdict(dict)
+        self._latest: deque[tuple[int, bytes, str, str]] = deque(maxlen=MAX_PADS)
 
     def add(self, call: int, opening: bytes, request: Sequence[Item], reply: Sequence[Item]) -> None:
         text = _last_text(request)
-        if len(text) >= PAD_CHARS:
-            said = assistant_text(list(reply)).strip()[:_QUOTE]
-            self._known[opening].setdefault(len(text), {})[_digest(text)] = call, said
+        said = assistant_text(list(reply)).strip()[:_QUOTE]
+        if PAD_CHARS <= len(text) <= MAX_PAD and said:
+            self._latest.appendleft((call, opening, text, said))
 
     def find(self, opening: bytes, request: Sequence[Item]) -> int:
         """Return the number of the call, or 0."""
         text = _last_text(request)
-        for length, texts in sorted(self._known.get(opening, {}).items(), reverse=True):
-            call, said = texts.get(_digest(text[:length]), (0, "")) if length < len(text) else (0, "")
-            if call and said in text[length:]:
-                return call
+        for call, known, before, said in self._latest:
+            if known == opening and len(text) > len(before):
+                shared = _shared_length(before, text)
+                if shared >= max(PAD_CHARS, len(before) / 2) and said in text[shared:]:
+                    return call
         return 0
+
+
+def _shared_length(one: str, other: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _last_text(items: Sequence[Item]) -> str:
@@ -94,7 +111,3 @@ def _last_text(items: Sequence[Item]) -> str:
     if not items or item_type(items[-1]) != "message" or items[-1].get("role") != "user":
         return ""
     return "\n".join(message_texts(items[-1])).rstrip()
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
