@@ -27,7 +27,17 @@ from twisted.web.http import Request as TwistedRequest
 
 from apps.accounts.telemetry.current_request import HEADER, make_request_id
 from apps.dashboard.chrome.page_answers import render_refusal
-from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
+from gymweb.spooling import (
+    CALL_LIMIT,
+    KEPT_IN_MEMORY,
+    BodyLimit,
+    BodyRefused,
+    SpooledBody,
+    body_limit,
+    check_disk,
+    check_room,
+    check_size,
+)
 
 logger = logging.getLogger(__name__)
 reactor: Any = installed_reactor
@@ -58,7 +68,7 @@ class Request(WebRequest):
         self._writable = asyncio.Event()
         self._writable.set()
         self._received = 0
-        self._limit = 0
+        self._limit = BodyLimit(0, "")
         self._refused = False
         super().__init__(*args, **kwargs)
         # Keep Twisted from parsing forms in memory, which Django parses anyway.
@@ -86,7 +96,7 @@ class Request(WebRequest):
     def handleContentChunk(self, data: bytes) -> None:
         self._received += len(data)
         if self._refused:
-            if self._received > self._limit + LINGER_BYTES:
+            if self._received > self._limit.size + LINGER_BYTES:
                 self.channel._networkProducer.pauseProducing()
             return
         try:
@@ -127,6 +137,10 @@ class Request(WebRequest):
                 "detail": str(refused),
                 "request_id": request_id,
             }
+            if self._limit is CALL_LIMIT:
+                # Where the clients of OpenAI's and Anthropic's APIs read errors.
+                kind = "request_too_large" if refused.status == 413 else "server_error"
+                problem["error"] = {"message": str(refused), "type": kind, "param": None, "code": kind}
             media_type, text = "application/problem+json", json.dumps(problem)
         body = text.encode()
         transport = self.channel.transport

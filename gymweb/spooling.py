@@ -4,7 +4,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from django.conf import settings
@@ -18,6 +18,16 @@ LOOK_AT_DISK_BYTES = 1024**2
 
 MAX_CALL_BYTES = 32 * 1024**2
 """Maximum bytes of a call of an external agent, enough for images."""
+
+
+class BodyLimit(NamedTuple):
+    """The maximum bytes of a body, and the name of this limit in errors."""
+
+    size: int
+    name: str
+
+
+CALL_LIMIT = BodyLimit(MAX_CALL_BYTES, "limit of a model call")
 
 
 class BodyRefused(Exception):
@@ -35,17 +45,19 @@ class SpoolDiskFull(BodyRefused):
         super().__init__(507, "Insufficient Storage", detail, kind="disk-full")
 
 
-def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], cookies: Iterable[bytes]) -> int:
-    """Return the maximum body size in bytes.
+def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], cookies: Iterable[bytes]) -> BodyLimit:
+    """Return the limit of a body.
 
     Files are accepted only on upload routes and with credentials, which are verified after the body has arrived.
     """
     known = any(authorization) or any(_has_session(header) for header in cookies)
-    if known and method == b"POST" and _takes_files(path):
-        return int(settings.MAX_BODY_BYTES)
+    is_upload = method == b"POST" and _takes_files(path)
+    if is_upload and known:
+        return BodyLimit(int(settings.MAX_BODY_BYTES), "GYMWEB_MAX_BODY_BYTES")
     if method == b"POST" and path.startswith((b"/capture/", b"/ng-rollout/")):
-        return MAX_CALL_BYTES
-    return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        return CALL_LIMIT
+    name = "limit without API key or session" if is_upload else "limit of requests other than uploads"
+    return BodyLimit(int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE), name)
 
 
 def _takes_files(path: bytes) -> bool:
@@ -61,12 +73,10 @@ def _has_session(header: bytes) -> bool:
     return any(name == settings.SESSION_COOKIE_NAME.encode() and value for name, _, value in pairs)
 
 
-def check_size(size: int, limit: int) -> None:
+def check_size(size: int, limit: BodyLimit) -> None:
     """Raise BodyRefused if the size is above the limit."""
-    if size > limit:
-        is_file = limit == settings.MAX_BODY_BYTES
-        name = "GYMWEB_MAX_BODY_BYTES" if is_file else "limit without API key or session"
-        detail = f"The body is larger than {limit:,} bytes ({name})."
+    if size > limit.size:
+        detail = f"The body is larger than {limit.size:,} bytes ({limit.name})."
         raise BodyRefused(413, "Content Too Large", detail)
 
 

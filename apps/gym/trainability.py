@@ -113,8 +113,7 @@ REASONS: dict[str, Reason] = {
         (
             "injected_turns",
             "with turns that the model did not write",
-            "The client of the agent sent turns in the model's name that no captured call wrote, and the format cannot "
-            "leave them out of the loss.",
+            "The client sent turns that no captured call wrote, and the format cannot leave them out of the loss.",
             "injected",
         ),
         ("nothing_to_train_on", "with nothing to train on", "The format makes no row of it."),
@@ -211,7 +210,7 @@ REASONS: dict[str, Reason] = {
         (
             "foreign_turn",
             "not written by the model",
-            "The client of the agent sent this turn in the model's name. It has weight 0, or no row.",
+            "The client of the agent sent this turn in the model's name. It is not in the loss.",
         ),
     ),
     **_reasons(
@@ -297,11 +296,12 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Trainability:
-    """What may be trained on. `considered` is `used` plus the counts of `left_out` that are not tokens.
+    """What may be trained on. `considered` is `used` plus the counts of `left_out`, except turns and tokens.
 
     `rows` is None where nothing was converted to rows. Tokens are None for rows without token IDs: `sampled_tokens`
     are the captured ones that the model sampled, and `trainable_tokens` those of them in the loss. `notice` is a
-    warning with its remedy if nothing is trainable, or if foreign turns are trained; else empty. `grammar` is then what made the server use a grammar.
+    warning with its remedy if nothing is trainable, or if turns are trained that the model did not write; else empty.
+    `grammar` is what made the server use a grammar, if no token is trainable for that reason.
     """
 
     unit: Unit

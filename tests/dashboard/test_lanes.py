@@ -97,9 +97,9 @@ def test_a_repeated_call_is_marked_within_a_line_of_conversation_only():
 def test_calls_of_a_subagent_form_a_lane_with_links_both_ways():
     cards = shown(with_subagent()).cards
     runs = [(run.lane.label if run.lane else "", [card.seq for card in run.cards]) for run in group_lanes(cards)]
-    assert runs == [("", [0, 1]), ("subagent 2", [2, 3]), ("", [4])]
+    assert runs == [("", [0, 1]), ("subagent 1", [2, 3]), ("", [4])]
     links = {card.seq: [(link.label, link.seq) for link in card.links] for card in cards}
-    assert links == {0: [], 1: [("started subagent 2", 2)], 2: [("started by", 1)], 3: [], 4: [("continues", 1)]}
+    assert links == {0: [], 1: [("started subagent 1", 2)], 2: [("started by", 1)], 3: [], 4: [("continues", 1)]}
     assert cards[2].lane.excerpt == PROMPT
 
 
@@ -114,12 +114,12 @@ def test_retries_compactions_and_auxiliary_calls_are_named():
     cards = shown(recorder.events).cards[1:]
     assert [(card.mark, card.lane.label if card.lane else "") for card in cards] == [
         ("", ""),
-        ("retry", ""),
+        ("repeated request", ""),
         ("", ""),
         ("", "auxiliary call"),
         ("compaction", ""),
     ]
-    assert [(link.label, link.seq) for link in cards[1].links] == [("retry of", 1)]
+    assert [(link.label, link.seq) for link in cards[1].links] == [("same request as", 1)]
     assert not any(block.is_input for block in cards[1].blocks)
     assert cards[4].links[0].seq == 3
 

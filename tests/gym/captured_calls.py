@@ -64,8 +64,10 @@ class Recorder:
         """Return True if a call that arrived has not completed, or was abandoned."""
         return len(self._arrived) >= len(self.events)
 
-    def arrive(self, request: list[Item], tools: list[Tool] | None = None, hint: str = "") -> Place:
-        place = self.finder.place_request(request, [TOOL] if tools is None else tools, hint)
+    def arrive(
+        self, request: list[Item], tools: list[Tool] | None = None, hint: str = "", *, previous: int = 0
+    ) -> Place:
+        place = self.finder.place_request(request, [TOOL] if tools is None else tools, hint, previous=previous)
         self._requests[place.call] = request
         self._now += 0.5
         self._arrived[place.call] = self._now
@@ -90,5 +92,7 @@ class Recorder:
 
     def call(self, request: list[Item], reply: list[Item], **fields: Any) -> ModelCall:
         """Record a call that completes before anything else arrives."""
-        place = self.arrive(request, fields.pop("tools", None), fields.pop("hint", ""))
+        place = self.arrive(
+            request, fields.pop("tools", None), fields.pop("hint", ""), previous=fields.pop("previous", 0)
+        )
         return self.complete(place.call, reply, **fields)

@@ -104,6 +104,39 @@ def test_two_identical_conversations_are_ambiguous_and_the_latest_is_taken():
     assert (place.parent, place.ambiguous) == (2, True)
 
 
+def test_a_call_that_the_client_names_is_the_parent_without_a_search():
+    recorder = Recorder()
+    for _ in range(2):
+        recorder.call([SYSTEM, TASK], [THOUGHT, said("Three.")])
+    follow = [SYSTEM, TASK, THOUGHT, said("Three."), message("user", "Sure?")]
+    for previous in (1, 2, 1):
+        recorder.call(follow, [said("Yes.")], previous=previous)
+    third, fourth, again = recorder.events[3:]
+    assert [(one.parent, one.previous, one.kept, one.ambiguous) for one in (third, fourth, again)] == [
+        (1, 1, 4, False),
+        (2, 2, 4, False),
+        (1, 1, 4, False),
+    ]
+    assert [one.retry_of for one in (third, fourth, again)] == [0, 0, 3]
+    assert third.items_in == [message("user", "Sure?")]
+
+
+def test_another_system_prompt_after_a_named_call_is_a_rewritten_root_of_its_lineage():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [asked("c1", json.dumps({"prompt": TASK["content"]}))])
+    rest = [TASK, asked("c1", json.dumps({"prompt": TASK["content"]})), answered("c1")]
+    recorder.call(rest, [said("Three.")], previous=1)
+    recorder.call([message("system", "Be brief."), *rest], [said("3.")], previous=1)
+    recorder.call([message("system", "Be brief."), *rest, said("3."), TASK], [said("3.")], previous=3)
+    assert [(one.parent, one.previous, one.root_reason) for one in recorder.events[2:]] == [
+        (0, 1, "rewritten"),
+        (0, 1, "rewritten"),
+        (3, 3, ""),
+    ]
+    assert [one.lineage for one in recorder.events[1:]] == [1, 1, 2, 2]
+    assert recorder.events[2].items_in == rest
+
+
 def test_a_thread_id_resolves_identical_conversations():
     recorder = Recorder()
     for hint in ("a", "b"):

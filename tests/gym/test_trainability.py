@@ -34,7 +34,8 @@ def test_every_reason_that_code_names_is_registered_and_every_registered_one_is_
     assert len(named) > 30
     assert named <= set(REASONS)
     text = "".join(path.read_text() for path in SOURCES if path.name != "trainability.py")
-    assert [reason for reason in REASONS if f'"{reason}"' not in text] in ([], ["cancelled"])
+    # The status `cancelled` is a reason, and the ledger itself names `foreign_turn`.
+    assert {reason for reason in REASONS if f'"{reason}"' not in text} <= {"cancelled", "foreign_turn"}
 
 
 def test_no_code_counts_left_out_sources_beside_the_ledger():

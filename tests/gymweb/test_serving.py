@@ -103,9 +103,9 @@ PROBLEM = {"type": "urn:gymweb:problem:too-large", "title": "Content Too Large",
     ("path", "limit", "name"),
     [
         ("/uploads/?on_error=skip", 400 * MB, "GYMWEB_MAX_BODY_BYTES"),
-        ("/other/?next=/uploads/", 16 * MB, "limit without API key or session"),
-        ("/other/uploads/", 16 * MB, "limit without API key or session"),
-        ("/nothing/uploads/", 16 * MB, "limit without API key or session"),
+        ("/other/?next=/uploads/", 16 * MB, "limit of requests other than uploads"),
+        ("/other/uploads/", 16 * MB, "limit of requests other than uploads"),
+        ("/nothing/uploads/", 16 * MB, "limit of requests other than uploads"),
     ],
 )
 def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit, name):
@@ -116,6 +116,15 @@ def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit,
     assert f"{limit:,} bytes ({name})" in told.pop("detail")
     assert told.pop("request_id") == headers["x-request-id"]
     assert told == PROBLEM
+
+
+@pytest.mark.parametrize("path", ["/capture/cs_1_x/v1/chat/completions", "/ng-rollout/cs_1_x/v1/responses"])
+def test_a_call_of_an_agent_over_the_limit_is_refused_as_its_client_reads_errors(connection, path):
+    connection.sendall(post_head(path, f"Content-Length: {32 * MB + 1}", KEY))
+    status, _, body = read_response(connection)
+    told = json.loads(body)
+    assert (status, told["error"]["code"], told["error"]["message"]) == (413, "request_too_large", told["detail"])
+    assert "(limit of a model call)" in told["detail"]
 
 
 def test_a_browser_whose_form_is_refused_gets_a_page(connection):
@@ -129,7 +138,8 @@ def test_a_browser_whose_form_is_refused_gets_a_page(connection):
 @pytest.mark.parametrize("more", [[], ["Cookie: theme=dark; sessionid=", "Cookie: sessionid"]])
 def test_a_stranger_cannot_send_a_file(connection, more):
     connection.sendall(post_head("/uploads/", f"Content-Length: {16 * MB + 1}", *more))
-    assert read_response(connection)[0] == 413
+    status, _, body = read_response(connection)
+    assert (status, "without API key" in json.loads(body)["detail"]) == (413, True)
 
 
 @pytest.mark.parametrize("credential", ["Cookie: theme=dark; sessionid=abc", KEY])

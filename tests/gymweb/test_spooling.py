@@ -26,7 +26,7 @@ LARGE, SMALL = settings.MAX_BODY_BYTES, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 def limit(path, *, method=b"POST", authorization=(), cookies=()):
-    return body_limit(method, path.encode(), authorization=authorization, cookies=cookies)
+    return body_limit(method, path.encode(), authorization=authorization, cookies=cookies).size
 
 
 @pytest.mark.parametrize(

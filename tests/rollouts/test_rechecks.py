@@ -357,8 +357,7 @@ def test_a_rollout_whose_model_failed_loses_its_reward(collection, trace, messag
 )
 def test_a_rollout_whose_agent_had_its_answer_keeps_its_reward(collection, trace):
     turns = sum(isinstance(event, ModelCall) for event in trace)
-    answer = trace[-2].answer
-    rollout = stored_by_0_2(collection, trace, reward=0.0, turns=turns, tool_calls=0, answer=answer)
+    rollout = stored_by_0_2(collection, trace, reward=0.0, turns=turns, tool_calls=0, answer=trace[-2].answer)
     assert derive_rollout(rollout, is_imported=False) is None
 
 

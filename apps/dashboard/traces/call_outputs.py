@@ -49,6 +49,9 @@ class Pairing:
     def is_shown(self, position: Position) -> bool:
         return position in self._matched
 
+    def is_edited(self, position: Position) -> bool:
+        return False
+
 
 def tool_output(seq: int, event: ToolResult) -> Output:
     body, images = output_content(event.output, seq, "0")

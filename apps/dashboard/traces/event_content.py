@@ -35,6 +35,7 @@ class Results(Protocol):
     def result_of(self, call_id: str, position: Position) -> Output | None: ...
 
     def is_shown(self, position: Position) -> bool: ...
+    def is_edited(self, position: Position) -> bool: ...
 
 
 def read_content(
@@ -148,6 +149,7 @@ def _request_blocks(seq: int, index: int, items: list[Item], place: CallPlace) -
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
 NOT_AN_OBJECT = "malformed arguments: not a JSON object"
 NOT_ASKED = "no matching call"
+EDITED = "changed by the client"
 
 
 def _item_blocks(seq: int, position: Position, item: Item, pairing: Results, prefix: str) -> Iterator[Block]:
@@ -162,7 +164,7 @@ def _item_blocks(seq: int, position: Position, item: Item, pairing: Results, pre
         case "function_call_output":
             if not pairing.is_shown(position):
                 body, images = output_content(item.get("output", ""), seq, place)
-                yield Block("output", "result", body, mark=NOT_ASKED)
+                yield Block("output", "result", body, mark=EDITED if pairing.is_edited(position) else NOT_ASKED)
                 yield from image_blocks(images)
         case kind:
             yield Block("json", kind, json_body(item).at(seq, place))

@@ -25,12 +25,17 @@ class CallResults:
     by_id: dict[str, Output] = field(default_factory=dict)
     by_place: dict[int, Output] = field(default_factory=dict)
     shown: set[int] = field(default_factory=set)
+    edited: set[int] = field(default_factory=set)
+    """The places of outputs that differ from the result that the call got before."""
 
     def result_of(self, call_id: str, position: Position) -> Output | None:
         return self.by_place.get(position[1]) or self.by_id.get(call_id)
 
     def is_shown(self, position: Position) -> bool:
         return position[1] in self.shown
+
+    def is_edited(self, position: Position) -> bool:
+        return position[1] in self.edited
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class Lanes:
         self._claimed: set[int] = set()
         self._sources: dict[int, set[int]] = defaultdict(set)
         self._spawned: dict[int, list[Lane]] = defaultdict(list)
+        self._writers = {
+            str(one.get("call_id", "")): number
+            for number, call in self._calls.items()
+            for one in function_calls(call.items)
+        }
         self._lanes = self._find_lanes()
         for number, call in self._calls.items():
             if not self._is_repeated(call):
@@ -168,14 +178,17 @@ class Lanes:
             if call_id in within:
                 results.by_place[within.pop(call_id)] = output
                 results.shown.add(place)
+                if writer := self._writers.get(call_id, 0):
+                    self._replies[writer].by_id.setdefault(call_id, output)
+                    self._sources[number].add(writer)
                 continue
             asker = self._asker(number, call_id)
             reply = self._replies[asker].by_id if asker else {}
             if asker and call_id not in reply:
                 reply[call_id] = self._recorded_output(call_id, output, item.get("output", ""))
                 self._sources[number].add(asker)
-            if asker and reply[call_id].body.text == output.body.text:
-                results.shown.add(place)
+            if asker:
+                (results.shown if reply[call_id].body.text == output.body.text else results.edited).add(place)
 
     def _asker(self, number: int, call_id: str) -> int:
         """Return the call before this one whose reply has the tool call, or 0."""

@@ -151,13 +151,13 @@ class CaptureServer:
             # Without the path, which may contain the secret.
             logger.exception("a captured call failed unexpectedly")
             refusal = _Refusal(500, "The call failed unexpectedly, or could not be stored.", "server_error")
-        written = wire.write_error(refusal.status, str(refusal), code=refusal.code)
+        written = wire.write_error(refusal.status, str(refusal), code=refusal.code, param=refusal.param)
         return _json(written, refusal.status, refusal.headers)
 
     async def _answer(
         self, request: web.Request, attempt: CapturedAttempt, wire: CaptureWire, body: bytes
     ) -> web.StreamResponse:
-        captured = wire.read(read_object(body))
+        captured = wire.read(read_object(body), attempt.responses)
         if request.path.endswith("/count_tokens"):
             return _json(write_token_count(captured.items, captured.tools))
         repeats = request.headers.get("x-stainless-retry-count", "0")
@@ -170,12 +170,12 @@ class CaptureServer:
             hint=next((request.headers[name] for name in _THREAD_HEADERS if name in request.headers), ""),
             on_delta=stream.add if stream else None,
         )
-        is_whole = False
+        is_whole, name = False, attempt.responses.name(call.number)
         try:
             if stream:
-                response, is_whole = await stream.run(call, wire.open_stream(captured, f"call_{call.number}"))
+                response, is_whole = await stream.run(call, wire.open_stream(captured, name))
             else:
-                written = wire.write(check_length(await outcome(call.reply)), captured, f"call_{call.number}")
+                written = wire.write(check_length(await outcome(call.reply)), captured, name)
                 response = await _send(request, orjson.dumps(written))
                 is_whole = True
         finally:
@@ -230,21 +230,24 @@ def _describe(method: str, tail: str) -> web.Response:
 
 
 class _Refusal(CallRefused):
-    """A refusal with headers."""
+    """A refusal with headers. `param` is the place of the problem in the request."""
 
-    def __init__(self, status: int, message: str, code: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, code: str, headers: dict[str, str] | None = None, param: str | None = None
+    ) -> None:
         super().__init__(status, message, code)
-        self.headers = headers or {}
+        self.headers, self.param = headers or {}, param
 
 
 def _as_refusal(problem: Exception) -> _Refusal:
     if isinstance(problem, CallRefused):
         waits = {"Retry-After": "1"} if problem.status == 429 else {}
         return _Refusal(problem.status, str(problem), problem.code, waits)
-    if isinstance(problem, BadCompletion | BadMessages | SamplingRefused):
-        return _Refusal(400, str(problem), "invalid_request")
-    if isinstance(problem, Refused):
-        return _Refusal(400, f"The body cannot be read: {problem.detail}", "invalid_request")
+    if isinstance(problem, BadCompletion):
+        return _Refusal(400, str(problem), problem.code, param=problem.param)
+    if isinstance(problem, BadMessages | SamplingRefused | Refused):
+        why = f"The body cannot be read: {problem.detail}" if isinstance(problem, Refused) else str(problem)
+        return _Refusal(400, why, "invalid_request")
     if isinstance(problem, TimedOut):
         return _Refusal(504, str(problem), "timeout")
     if isinstance(problem, PolicyError) and problem.refused_by is not None:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import msgspec
 import orjson
 
-from apps.gym.serving.completions import read_completion, write_chunks, write_completion
-from apps.gym.traces.items import Item, Tool
+from apps.gym.capture.previous_responses import PreviousResponses
+from apps.gym.serving.completions import BadCompletion, read_completion, write_chunks, write_completion
+from apps.gym.traces.items import Item, Tool, as_object
 from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.protocol import Reply
 
@@ -45,6 +46,7 @@ class CapturedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A captured request as items, tools and sampling.
 
     `notes` name parameters that have no effect here. `body` has the fields of the request that its reply repeats.
+    `previous` is the call that the client names as the previous one, 0 if it names none.
     """
 
     items: list[Item]
@@ -55,6 +57,7 @@ class CapturedRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream_usage: bool = False
     notes: list[str] = []
     body: dict[str, Any] = {}
+    previous: int = 0
 
 
 class StreamWriter(Protocol):
@@ -74,16 +77,16 @@ class CaptureWire(Protocol):
 
     name: str
 
-    def read(self, body: dict[str, Any]) -> CapturedRequest:
+    def read(self, body: dict[str, Any], earlier: PreviousResponses) -> CapturedRequest:
         """Return the request. Raises BadCompletion or BadMessages if it cannot be answered."""
         ...
 
     def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
-        """Return the body of a reply. `name` is its id if the model gave none."""
+        """Return the body of a reply. `name` is unique to the call, and the reply's id if the model gave none."""
         ...
 
     def open_stream(self, request: CapturedRequest, name: str) -> "StreamWriter":
-        """Return the writer of a stream. `name` is the id of the reply."""
+        """Return the writer of a stream. `name` is unique to the call."""
         ...
 
     def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]: ...
@@ -102,10 +105,13 @@ def choose_sampling(request: CapturedRequest, collection: dict[str, Any], seed: 
 
 
 class OpenAIErrors:
-    """The bodies of errors in OpenAI's APIs."""
+    """The bodies of errors in OpenAI's APIs. `conversation` is the field of a request that has the conversation."""
+
+    conversation = "messages"
 
     def write_error(self, status: int, message: str, *, code: str, param: str | None = None) -> dict[str, Any]:
         kind = "invalid_request_error" if status < 500 else "server_error"
+        param = self.conversation if code == TOO_LONG else param
         return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
@@ -114,17 +120,18 @@ class ChatWire(OpenAIErrors):
 
     name = "chat"
 
-    def read(self, body: dict[str, Any]) -> CapturedRequest:
+    def read(self, body: dict[str, Any], earlier: PreviousResponses) -> CapturedRequest:
         completion = read_completion(body)
         sampling, notes = keep_known(completion.sampling)
+        tools, dropped = keep_functions(completion.tools, sampling)
         return CapturedRequest(
             items=completion.items,
-            tools=completion.tools,
+            tools=tools,
             sampling=sampling,
             model=str(body.get("model") or ""),
             stream=completion.stream,
             stream_usage=completion.stream_usage,
-            notes=notes,
+            notes=[*notes, *dropped, *completion.notes],
         )
 
     def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
@@ -186,3 +193,22 @@ def keep_known(sampling: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     kept = {name: value for name, value in sampling.items() if name in KEPT}
     dropped = sorted(sampling.keys() - KEPT - _DROPPED_SILENTLY)
     return kept, [f"{name} was dropped" for name in dropped]
+
+
+def keep_functions(tools: list[Tool], sampling: dict[str, Any]) -> tuple[list[Tool], list[str]]:
+    """Return the functions, and a note for each other tool. Models get only functions.
+
+    Raises BadCompletion if `tool_choice` names another kind of tool.
+    """
+    choice = sampling.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") not in ("function", "allowed_tools"):
+        raise BadCompletion("tool_choice must name a function. Other tools are not supported", "tool_choice")
+    kept: list[Tool] = []
+    notes: list[str] = []
+    for tool in tools:
+        if (tool.get("type") or "function") == "function":
+            kept.append(tool)
+        else:
+            name = as_object(tool.get("custom")).get("name") or tool.get("name") or tool["type"]
+            notes.append(f"tool {name} was dropped")
+    return kept, notes

@@ -21,6 +21,7 @@ from apps.gym.capture.captured_commands import CallRefused, Command, attempt_end
 from apps.gym.capture.captured_events import EventQueue
 from apps.gym.capture.captured_replies import Call, Replies
 from apps.gym.capture.mcp_answers import PendingCalls
+from apps.gym.capture.previous_responses import PreviousResponses
 from apps.gym.errors import AgentFailed, AgentLost, GymError
 from apps.gym.loop.agent_loop import Harness, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver, verification_event
@@ -84,6 +85,7 @@ class CapturedAttempt(SessionDriver):
         self.at_limit = asyncio.Event()
         """Set when the attempt reaches a limit of its agent."""
         self.calls = self.tokens = self._latest = 0
+        self.responses = PreviousResponses()
         self._policy, self._wait_until_stored, self._lease_seconds = policy, stored, lease_seconds
         self.ending: asyncio.Task[None] | None = None
         """Stores the end of the attempt, once the agent has ended it."""
@@ -259,7 +261,7 @@ class CapturedAttempt(SessionDriver):
             self._check_limits()
             self.calls += 1
             request = msgspec.structs.replace(request, tools=self.harness.offer(request.tools))
-            place = self._finder.place_request(request.items, request.tools, hint=hint)
+            place = self._finder.place_request(request.items, request.tools, hint=hint, previous=request.previous)
             self._latest = place.call
             call = Call(place.call, self._start(self._call(request, place, wire, on_delta)))
             self._replies.keep(digest, call)
@@ -386,6 +388,7 @@ class CapturedAttempt(SessionDriver):
             tokens=self._packer.pack(place.call, place.parent, reply.tokens),
         )
         call.at, call.duration = began, self.elapsed() - began
+        self.responses.add(call, request.body)
         self._pending.add(reply.items)
         await self._report(call)
         # Replies are kept for repeated requests. Clients do not get the token IDs.

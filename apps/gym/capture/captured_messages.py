@@ -3,6 +3,7 @@
 from typing import Any
 
 from apps.gym.capture.capture_wires import TOO_LONG, CapturedRequest, keep_known
+from apps.gym.capture.previous_responses import PreviousResponses
 from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.messages_reply import stop_reason, write_message, write_messages_error
 from apps.gym.wires.messages_request import read_messages_request
@@ -13,7 +14,7 @@ from apps.gym.wires.protocol import Reply
 class MessagesWire:
     name = "messages"
 
-    def read(self, body: dict[str, Any]) -> CapturedRequest:
+    def read(self, body: dict[str, Any], earlier: PreviousResponses) -> CapturedRequest:
         """Return the request. `thinking` has no effect: the model's own settings decide whether it reasons."""
         request = read_messages_request(body)
         sampling, notes = keep_known(request.sampling)

@@ -1,14 +1,15 @@
 """OpenAI's Responses API for captured agents (https://platform.openai.com/docs/api-reference/responses).
 
-Streams have the events that the `openai` package and Codex read. In the last event, items have
-the ids that they had in the stream.
+Streams have the events that the `openai` package and Codex read. All ids are GymWeb's own, because some models repeat
+theirs. Clients may name them later, see apps.gym.capture.previous_responses.
 """
 
 from typing import Any, Literal
 
 import orjson
 
-from apps.gym.capture.capture_wires import CapturedRequest, OpenAIErrors, keep_known
+from apps.gym.capture.capture_wires import CapturedRequest, OpenAIErrors, keep_functions, keep_known
+from apps.gym.capture.previous_responses import PreviousResponses, item_ids
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.response_bodies import read_response_request, write_events, write_response
 from apps.gym.traces.items import Item, item_type
@@ -16,55 +17,68 @@ from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.protocol import Reply
 
 _KNOWN_ITEMS = {"message", "reasoning", "function_call", "function_call_output"}
+_CLIENT_CALLS = {"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"}
+"""Calls that clients execute. Without them and their outputs, the conversation would be another one."""
+_REPEATED = ("tools", "parallel_tool_calls", "instructions", "previous_response_id", "store")
+"""Fields of a request that its response repeats."""
 Kind = Literal["message", "reasoning", "function_call"]
 
 
 class ResponsesWire(OpenAIErrors):
     """OpenAI's Responses."""
 
-    name = "responses"
+    name, conversation = "responses", "input"
 
-    def read(self, body: dict[str, Any]) -> CapturedRequest:
+    def read(self, body: dict[str, Any], earlier: PreviousResponses) -> CapturedRequest:
         if body.get("background"):
             raise BadCompletion("responses in the background are not supported. Leave `background` out", "background")
-        request = read_response_request(body)
+        named = body.get("previous_response_id")
+        request = read_response_request({**body, "previous_response_id": None})
         sampling, notes = keep_known(request.sampling)
-        tools = [tool for tool in request.tools if tool.get("type", "function") == "function"]
-        dropped = [tool for tool in request.tools if tool not in tools]
-        notes += [f"tool {tool.get('name') or tool.get('type')} was dropped" for tool in dropped]
-        items = [item for item in request.items if item_type(item) in _KNOWN_ITEMS]
-        unknown = sorted({item_type(item) for item in request.items} - _KNOWN_ITEMS)
-        notes += [f"items of type {kind} were dropped" for kind in unknown]
+        tools, dropped = keep_functions(request.tools, sampling)
+        # The instructions are the first item. A later request does not inherit them.
+        own = request.items[: bool(body.get("instructions"))]
+        asked = request.items[len(own) :]
+        for place, kind in enumerate(map(item_type, asked)):
+            if kind.removesuffix("_output") in _CLIENT_CALLS:
+                problem = f"input[{place}] has the type {kind}. Only function calls and their outputs are supported"
+                raise BadCompletion(problem, f"input[{place}].type")
+        asked = earlier.restore(asked)
+        previous, before = (0, []) if named is None else earlier.find(named)
+        unknown = sorted({item_type(item) for item in asked} - _KNOWN_ITEMS)
+        notes += dropped + [f"items of type {kind} were dropped" for kind in unknown]
         return CapturedRequest(
-            items=items,
+            items=[*own, *before, *(item for item in asked if item_type(item) in _KNOWN_ITEMS)],
             tools=tools,
             sampling=sampling,
             model=str(body.get("model") or ""),
             stream=request.stream,
             notes=notes,
-            body={"tools": tools, "parallel_tool_calls": body.get("parallel_tool_calls")},
+            body={name: body.get(name) for name in _REPEATED} | {"tools": tools},
+            previous=previous,
         )
 
     def write(self, reply: Reply, request: CapturedRequest, name: str) -> dict[str, Any]:
-        return write_response(
-            _plain(reply), request.body, name=reply.response_id or name, model=request.model or reply.model
-        )
+        # Without token IDs, which agents do not need.
+        plain = Reply(items=reply.items, finish_reason=reply.finish_reason, usage=reply.usage, model=reply.model)
+        response = write_response(plain, request.body, name=f"resp_{name}", model=request.model or reply.model)
+        ids = item_ids(reply.items, name)
+        response["output"] = [{**item, "id": own} for item, own in zip(response["output"], ids, strict=True)]
+        return response | {field: request.body[field] for field in _REPEATED if field not in response}
 
     def open_stream(self, request: CapturedRequest, name: str) -> "ResponsesStream":
-        return ResponsesStream(request, name)
+        return ResponsesStream(self, request, name)
 
 
 class ResponsesStream:
     """The events of one streamed response."""
 
-    def __init__(self, request: CapturedRequest, name: str) -> None:
-        self._request, self._name = request, name
+    def __init__(self, wire: ResponsesWire, request: CapturedRequest, name: str) -> None:
+        self._wire, self._request, self._name = wire, request, name
         self._number = 0
         self._items: list[Item] = []  # streamed so far, the last one still open
         self._pieces: list[str] = []  # texts of the open item
-        self._begun = write_response(
-            Reply(items=[], finish_reason="stop"), request.body, name=name, model=request.model
-        ) | {
+        self._begun = wire.write(Reply(items=[], finish_reason="stop"), request, name) | {
             "status": "in_progress",
             "output": [],
             "usage": None,
@@ -95,19 +109,17 @@ class ResponsesStream:
         return written
 
     def end(self, reply: Reply) -> bytes:
-        response = write_response(_plain(reply), self._request.body, name=self._name, model=self._request.model)
+        response = self._wire.write(reply, self._request, self._name)
         if not self._items:
             # Without the first event, which the client already has.
             return write_events(response, start=self._number - 1).partition(b"\n\n")[2]
         written = self._close()
-        output = response["output"]
-        if [item["type"] for item in output] == [item["type"] for item in self._items]:
-            response["output"] = [{**item, "id": told["id"]} for item, told in zip(output, self._items, strict=True)]
         kind = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
         return written + self._event(kind, response=response)
 
     def _open(self, kind: Kind, **fields: Any) -> bytes:
-        item = {"type": kind, "id": f"{kind}_{self._name}_{len(self._items)}", "status": "in_progress", **fields}
+        *_, own_id = item_ids([*self._items, {"type": kind}], self._name)
+        item = {"type": kind, "id": own_id, "status": "in_progress", **fields}
         self._items.append(item)
         self._pieces = []
         written = self._event("response.output_item.added", output_index=len(self._items) - 1, item=item)
@@ -154,8 +166,3 @@ class ResponsesStream:
 
 def _text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": []}
-
-
-def _plain(reply: Reply) -> Reply:
-    """Return the reply without token IDs, which agents do not need."""
-    return Reply(items=reply.items, finish_reason=reply.finish_reason, usage=reply.usage, model=reply.model)

@@ -1,5 +1,6 @@
 """Convert between Chat Completions and Responses items, for serving a policy model."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -14,25 +15,35 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _NOT_SAMPLING = frozenset(
     {"messages", "model", "stream", "stream_options", "tools", "n", "store", "user", "functions", "function_call"}
 )
+# `name` of a tool's result is also in its call. `cache_control` has no effect on the reply.
+_PLAIN_FIELDS = frozenset({"role", "content", "name", "cache_control"})
+_KEPT_FIELDS = {
+    "tool": _PLAIN_FIELDS | {"tool_call_id"},
+    "assistant": {
+        *("role", "content", "refusal", "tool_calls", "annotations", "cache_control"),
+        *("reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"),
+    },
+}
 _FINISH = {"max_output_tokens": "length", "context_length": "length"}
 
 
 class BadCompletion(Exception):
-    """Raised for an unsupported feature. `param` is the name of the field."""
+    """Raised for a request that cannot be answered. `param` is the place of the problem: `messages[2].role`."""
 
-    def __init__(self, message: str, param: str) -> None:
+    def __init__(self, message: str, param: str, *, code: str = "invalid_request") -> None:
         super().__init__(message)
-        self.param = param
+        self.param, self.code = param, code
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """A Chat Completions request as Responses items and options."""
+    """A Chat Completions request as Responses items and options. `notes` name the parts that were dropped."""
 
     items: list[Item]
     tools: list[Tool]
     sampling: dict[str, Any]
     stream: bool = False
     stream_usage: bool = False
+    notes: list[str] = []
 
 
 def read_completion(body: dict[str, Any]) -> Completion:
@@ -43,34 +54,78 @@ def read_completion(body: dict[str, Any]) -> Completion:
     if "functions" in given or "function_call" in given:
         raise BadCompletion("functions are not supported. Use tools", "functions")
     options = given.get("stream_options")
+    messages = list_of_objects(given.get("messages"), "messages")
     return Completion(
-        items=_read_messages(given.get("messages")),
-        tools=list(map(flat_tool, _list_of_objects(given.get("tools", []), "tools"))),
+        items=_read_messages(messages),
+        tools=read_tools(given.get("tools", []), "function.name"),
         sampling=_read_sampling(given),
         stream=given.get("stream") is True,
         stream_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        notes=sorted({*_dropped(messages)}),
     )
 
 
-def _read_messages(messages: object) -> list[Item]:
-    found = _list_of_objects(messages, "messages")
-    if not found:
+def _read_messages(messages: list[dict[str, Any]]) -> list[Item]:
+    if not messages:
         raise BadCompletion("messages is empty", "messages")
-    for place, message in enumerate(found):
-        if message.get("role") not in _ROLES:
-            raise BadCompletion(f"messages[{place}].role must be one of {', '.join(sorted(_ROLES))}", "messages")
-        calls = message.get("tool_calls")
-        if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
-            raise BadCompletion(f"messages[{place}].tool_calls must be a list of calls", "messages")
+    for place, message in enumerate(messages):
+        here = f"messages[{place}]"
+        if str(message.get("role")) not in _ROLES:
+            raise BadCompletion(f"{here}.role must be one of {', '.join(sorted(_ROLES))}", f"{here}.role")
+        if message.get("function_call"):
+            raise BadCompletion(f"{here}.function_call is not supported. Use tool_calls", f"{here}.function_call")
+        if message.get("tool_calls") is not None:
+            _check_calls(message["tool_calls"], f"{here}.tool_calls")
     try:
-        return chat_items(found)
+        return chat_items(messages)
     except (AttributeError, TypeError, KeyError) as error:
         raise BadCompletion(f"messages cannot be read: {error}", "messages") from None
 
 
-def _list_of_objects(value: object, name: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise BadCompletion(f"{name} must be a list of objects", name)
+def _check_calls(calls: object, name: str) -> None:
+    """Raise BadCompletion for a call in the history that the model cannot get."""
+    for place, call in enumerate(list_of_objects(calls, name)):
+        here = f"{name}[{place}]"
+        kind, function = call.get("type") or "function", call.get("function")
+        if kind != "function":
+            raise BadCompletion(f"{here} is a call of type {kind}. Only type function is supported", f"{here}.type")
+        check_text(function.get("name") if isinstance(function, dict) else None, f"{here}.function.name")
+
+
+def _dropped(messages: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a note for each field and part of a message that becomes no item."""
+    for message in messages:
+        role = message["role"]
+        unknown = message.keys() - _KEPT_FIELDS.get(role, _PLAIN_FIELDS)
+        yield from {f"{key} of {role} messages was dropped" for key in unknown if message[key]}
+        parts = message.get("content") if role == "assistant" else None
+        for part in parts if isinstance(parts, list) else []:
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind not in ("refusal", "thinking") and not (kind and isinstance(part.get("text"), str)):
+                yield f"content of type {kind} of assistant messages was dropped"
+
+
+def read_tools(given: object, name_field: str) -> list[Tool]:
+    """Return the tools in flat form. Raise BadCompletion for a function without a name, which is in `name_field`."""
+    tools = list(map(flat_tool, list_of_objects(given, "tools")))
+    for place, tool in enumerate(tools):
+        if (tool.get("type") or "function") == "function":
+            check_text(tool.get("name"), f"tools[{place}].{name_field}")
+    return tools
+
+
+def check_text(value: object, place: str) -> None:
+    """Raise BadCompletion unless the value is text."""
+    if not isinstance(value, str):
+        raise BadCompletion(f"{place} must be text", place)
+
+
+def list_of_objects(value: object, place: str) -> list[dict[str, Any]]:
+    """Return the value, or raise BadCompletion if it is no list of objects."""
+    if not isinstance(value, list):
+        raise BadCompletion(f"{place} must be a list of objects", place)
+    if odd := [number for number, one in enumerate(value) if not isinstance(one, dict)]:
+        raise BadCompletion(f"{place}[{odd[0]}] must be an object", f"{place}[{odd[0]}]")
     return value
 
 

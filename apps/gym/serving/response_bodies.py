@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from apps.gym.serving.completions import BadCompletion, Completion
+from apps.gym.serving.completions import BadCompletion, Completion, check_text, list_of_objects, read_tools
 from apps.gym.traces.events import ModelCall, Prompt, TraceUnion
 from apps.gym.traces.items import Item, TaskRow, input_items, message
 from apps.gym.traces.responses import assemble_response
@@ -14,6 +14,8 @@ from apps.gym.wires.protocol import Reply
 _NOT_SAMPLING = frozenset(
     {"input", "model", "stream", "tools", "instructions", "background", "store", "user", "include"}
 )
+_NEEDED = {"function_call": ("call_id", "name"), "function_call_output": ("call_id",), "item_reference": ("id",)}
+"""Fields of items that must be text."""
 _NEVER = {
     "previous_response_id": "responses are not stored. Send the whole conversation",
     "conversation": "conversations are not stored. Send the whole conversation",
@@ -28,28 +30,28 @@ def read_response_request(body: dict[str, Any]) -> Completion:
         if name in given:
             raise BadCompletion(why, name)
     sampling = {key: value for key, value in given.items() if key not in _NOT_SAMPLING}
-    return Completion(items=_items(given), tools=_tools(given), sampling=sampling, stream=given.get("stream") is True)
+    return Completion(
+        items=_items(given),
+        tools=read_tools(given.get("tools", []), "name"),
+        sampling=sampling,
+        stream=given.get("stream") is True,
+    )
 
 
 def _items(given: dict[str, Any]) -> list[Item]:
     asked = given.get("input")
     if not isinstance(asked, str | list) or not asked:
         raise BadCompletion("input is missing: text, or a list of items", "input")
-    if isinstance(asked, list) and not all(
-        isinstance(item, dict) and (isinstance(item.get("type"), str) or isinstance(item.get("role"), str))
-        for item in asked
-    ):
-        raise BadCompletion("input must be a list of items, each with a type or a role", "input")
+    for place, item in enumerate(list_of_objects(asked, "input") if isinstance(asked, list) else []):
+        kind, here = item.get("type"), f"input[{place}]"
+        if not isinstance(kind, str) and not isinstance(item.get("role"), str):
+            raise BadCompletion(f"{here} must have a type or a role", here)
+        for name in _NEEDED.get(str(kind), ()):
+            check_text(item.get(name), f"{here}.{name}")
     items = input_items({"responses_create_params": {"input": asked}})
-    instructions = given.get("instructions")
-    return [message("system", instructions), *items] if isinstance(instructions, str) and instructions else items
-
-
-def _tools(given: dict[str, Any]) -> list[dict[str, Any]]:
-    tools = given.get("tools") or []
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise BadCompletion("tools must be a list of tools", "tools")
-    return tools
+    instructions = given.get("instructions", "")
+    check_text(instructions, "instructions")
+    return [message("system", instructions), *items] if instructions else items
 
 
 def write_response(reply: Reply, body: dict[str, Any], *, name: str, model: str) -> dict[str, Any]:

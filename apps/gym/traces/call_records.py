@@ -22,6 +22,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     ambiguous: bool = False
     thread: int | None = None
     edited: list[str] = []
+    previous: int = 0
 
     @property
     def seen(self) -> int:

@@ -23,6 +23,7 @@ IMAGES_FOLLOW = "The result has only images. They follow."
 """Placeholder text of a tool result that has only images. A user message after it contains the images."""
 
 _MESSAGE_KEYS = {"role", "content"}
+_REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 _THOUGHT_KEYS = ("text", "thinking", "summary", "content")
 _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
 
@@ -272,8 +273,8 @@ def call_item(name: object, number: int, *, call_id: str | None, tool: str, argu
 def _split_reasoning(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
     """Return the thought and the rest of the content."""
     content = message.get("content")
-    for given in (message.get("reasoning_content"), message.get("reasoning"), message.get("reasoning_details")):
-        if text := _reasoning_text(given):
+    for key in _REASONING_KEYS:
+        if text := _reasoning_text(message.get(key)):
             return text, content
     if isinstance(content, list):
         thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]

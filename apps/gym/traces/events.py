@@ -72,6 +72,8 @@ class ModelCall(Event, tag="model_call"):
     - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
     - `retry_of`: the first call with the same request.
     - `edited`: what the request changed in the conversation that it continues, one note for each change.
+    - `previous`: the call that the client names as the previous one, 0 if it names none. It is the parent unless the
+      system prompt changed.
     - `thread`: the client's thread, numbered from 1 within the attempt; 0 if the client names none. It is None in
       imported traces and in those of GymWeb 0.2.
     - `served`: False if the client did not receive the whole reply. Only imported traces set it; GymWeb lists such
@@ -105,6 +107,7 @@ class ModelCall(Event, tag="model_call"):
     ambiguous: bool = False
     thread: int | None = None
     edited: list[str] = []
+    previous: int = 0
     wire: str = ""
     notes: list[str] = []
 

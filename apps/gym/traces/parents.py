@@ -11,6 +11,8 @@ copies. The tools do not matter: a continued conversation may offer others.
   unless they repeat a later reply of that lineage: then the client edited the history.
 - The text beside tool calls may be missing, and one line of the system prompt may differ. Notes in `edited` say so.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
+- If the client names the previous call, that call is the parent without a search. If the system prompt changed since,
+  the request is a root that is `rewritten`.
 - If the items of a root changed on the way but its token IDs begin with all ids of an earlier call, that call becomes
   the parent when the root completes. Its items must match in number, type and role.
 """
@@ -52,17 +54,22 @@ class ParentFinder:
         self._tokens = _TokenPrefixes()
         self._threads = {"": 0}
 
-    def place_request(self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "", *, call: int = 0) -> Place:
+    def place_request(
+        self, items: Sequence[Item], tools: Sequence[Tool], hint: str = "", *, call: int = 0, previous: int = 0
+    ) -> Place:
         """Return the place of a request. `hint` is the client's id of the thread, empty if it sends none.
 
-        `call` is its number, by default the next one.
+        `call` is its number, by default the next one. `previous` is the call that the client names as the previous one.
         """
         self._last = call or self._last + 1
         prefixes, offered = hash_prefixes(items), digest_of(list(tools))
-        key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex()])
+        key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex(), previous])
         twin = self._requests.get(key, 0)
         record = CallRecord(opening=prefixes.opening, tools=offered, hint=hint, request=key, body=prefixes)
-        place = self._repeat(twin, items, record) if twin else self._search(items, record)
+        if twin:
+            place: Place | None = self._repeat(twin, items, record)
+        else:
+            place = self._after(previous, items, record) if previous in self._calls else self._search(items, record)
         if place is None:
             place = self._root(items, record)
         self._requests.setdefault(key, self._last)
@@ -73,6 +80,7 @@ class ParentFinder:
             place,
             tools_in=list(tools) if offered != before else None,
             thread=self._threads.setdefault(hint, len(self._threads)),
+            previous=previous,
         )
         record.lineage = place.lineage
         return record.place
@@ -146,6 +154,24 @@ class ParentFinder:
                     parent = (same or found)[-1]
                     return self._child(parent, count, items, record, edited, ambiguous=len(same or found) > 1)
         return None
+
+    def _after(self, previous: int, items: Sequence[Item], record: CallRecord) -> Place:
+        """Return the place after the call that the client names."""
+        before, body = self._calls[previous], record.body
+        assert body is not None
+        end = body.hashes[before.depth] if before.depth < len(body.hashes) else b""
+        for opening, changed in self._openings.find(items, body):
+            if previous in self._conversations.get(opening + end, ()):
+                record.opening = opening
+                return self._child(previous, before.depth, items, record, changed)
+        record.root_reason, record.shape = "rewritten", _shape(items)
+        return Place(
+            call=self._last,
+            items_in=list(items),
+            lineage=self._lineage_after(previous, record)[0],
+            root_reason="rewritten",
+            edited=["changed the system prompt"],
+        )
 
     def _child(
         self,

@@ -98,8 +98,8 @@ def _replay(graph: TraceGraph, threads: Mapping[int, int]) -> dict[int, Place]:
         complete(call.at)
         request = [*conversations.get(graph.parent(number), [])[: call.kept], *call.items_in]
         conversations[number] = [*request, *call.items]
-        thread = threads.get(number, 0)
-        finder.place_request(request, graph.tools(number), str(thread) if thread else "", call=number)
+        thread = str(threads.get(number) or "")
+        finder.place_request(request, graph.tools(number), thread, call=number, previous=call.previous)
         running.append(number)
     complete(float("inf"))
     return places

@@ -101,6 +101,9 @@ def _read_message(given: dict[str, Any], number: int, dropped: list[str]) -> lis
         raise BadMessages(f"messages.{number}.role: Input should be 'user', 'assistant' or 'system'")
     blocks = _blocks(given.get("content"), place)
     if role == "assistant":
+        for position, block in enumerate(blocks):
+            if block.get("type") == "tool_use" and not isinstance(block.get("name"), str):
+                raise BadMessages(f"{place}.{position}.tool_use.name: Field required")
         kinds: list[str] = []
         items = assistant_items(blocks, number, dropped=kinds)
         dropped += [f"{place} ({kind})" for kind in kinds]

@@ -104,7 +104,14 @@ def _failed_columns(failed: FailedCall) -> dict[str, Any]:
     """Return the columns of a rollout whose model failed."""
     told = failed.message or f"The model failed at call {failed.call}, and the agent finished without another reply."
     kind, message = failed.kind or "policy_error", cut_clean(told, MAX_MESSAGE)
-    empty = {"reward": None, "masked": "", "stop_reason": "", "answer": "", "components": {}, "ambiguous_path": False}
+    empty: dict[str, Any] = {
+        "reward": None,
+        "masked": "",
+        "stop_reason": "",
+        "answer": "",
+        "components": {},
+        "ambiguous_path": False,
+    }
     return {"status": Rollout.Status.FAILED.value, "error_kind": kind, "error_message": message, **empty}
 
 

@@ -89,7 +89,7 @@ def test_a_turn_of_two_trajectories_is_copied_context_in_the_second():
     ]
     read = [read_line(orjson.dumps(row)).attempt({}, environment="any").events for row in rows]
     spoken = [[text_of(event.items[0]) for event in one if isinstance(event, ModelCall)] for one in read]
-    assert spoken == [["first", "left"], ["right"]]
+    assert spoken == [["first", "right"], ["left"]]
 
 
 @pytest.mark.parametrize("arguments", ["{oops", "[1]"])

@@ -43,7 +43,7 @@ def answers(found):
 
 
 @pytest.mark.parametrize(
-    ("branches", "said_last"), [("main", ["Three."]), ("longest", ["Four."]), ("all", ["Sub.", "Three.", "Four."])]
+    ("branches", "said_last"), [("main", ["Four."]), ("longest", ["Four."]), ("all", ["Sub.", "Three.", "Four."])]
 )
 def test_messages_equal_the_chosen_paths(branches, said_last):
     assert answers(rows("trl_sft", branches, forked())) == said_last

@@ -253,6 +253,9 @@ def test_everything_that_is_left_out_is_named():
     assert read.sampling == {"text": {"format": form}}
 
 
+NAMELESS = {"type": "tool_use", "id": "c1", "input": {}}
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -263,6 +266,7 @@ def test_everything_that_is_left_out_is_named():
         ({"messages": [{"role": "user", "content": 7}]}, "messages.0.content"),
         ({"messages": [{"role": "user"}]}, "messages.0.content"),
         ({"messages": [{"role": "assistant", "content": [7]}]}, "messages.0.content"),
+        ({"messages": [{"role": "assistant", "content": [NAMELESS]}]}, "messages.0.content.0.tool_use.name"),
         ({"messages": [{"role": "user", "content": "Hi"}], "tools": [{}]}, "tools.0.name"),
         ({"messages": [{"role": "user", "content": "Hi"}], "system": 7}, "system"),
         ({"messages": [{"role": "user", "content": "Hi"}], "model": 7}, "model"),
