@@ -87,10 +87,8 @@ def _anonymous(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
             return SessionOpened(environment=event.environment, tools=event.tools)
         case ModelCall():
             return ModelCall(seen=event.seen, items=_items(event.items, calls), finish_reason=event.finish_reason)
-        case Prompt():
-            return Prompt(items=_items(event.items, calls))
-        case EnvironmentTurn():
-            return EnvironmentTurn(items=_items(event.items, calls), by_user=event.by_user)
+        case Prompt() | EnvironmentTurn():
+            return replace(event, items=_items(event.items, calls), authors=[], at=0.0, duration=0.0)
         case ToolResult():
             number = _number(event.call_id, calls)
             return ToolResult(call_id=number, name=event.name, output=event.output, error=event.error)
