@@ -39,16 +39,19 @@ class ResponsesWire(OpenAIErrors):
         # The instructions are the first item. A later request does not inherit them.
         own = request.items[: bool(body.get("instructions"))]
         asked = request.items[len(own) :]
-        for place, kind in enumerate(map(item_type, asked)):
+        kinds = list(map(item_type, asked))
+        for kind in {*kinds} - _KNOWN_ITEMS:
             if kind.removesuffix("_output") in _CLIENT_CALLS:
-                problem = f"input[{place}] has the type {kind}. Only function calls and their outputs are supported"
-                raise BadCompletion(problem, f"input[{place}].type")
+                here = f"input[{kinds.index(kind)}]"
+                problem = f"{here} has the type {kind}. Only function calls and their outputs are supported"
+                raise BadCompletion(problem, f"{here}.type")
         asked = earlier.restore(asked)
         previous, before = (0, []) if named is None else earlier.find(named)
-        unknown = sorted({item_type(item) for item in asked} - _KNOWN_ITEMS)
+        kept = [item for item in asked if item_type(item) in _KNOWN_ITEMS]
+        unknown = sorted({*map(item_type, asked)} - _KNOWN_ITEMS) if len(kept) < len(asked) else []
         notes += dropped + [f"items of type {kind} were dropped" for kind in unknown]
         return CapturedRequest(
-            items=[*own, *before, *(item for item in asked if item_type(item) in _KNOWN_ITEMS)],
+            items=[*own, *before, *kept],
             tools=tools,
             sampling=sampling,
             model=str(body.get("model") or ""),
