@@ -1,0 +1,76 @@
+"""The scripted replies for each agent package, and what its trace must contain."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.agent_sdks.scripted_model import Reply
+
+TASK = "What is 6 * 7 + 8?"
+MULTIPLY = Reply(tool="multiply", arguments={"a": 6, "b": 7})
+ADD = Reply("Next, I add 8.", "add", {"a": 42, "b": 8})
+"""A text beside a tool call, which some clients drop when they resend it."""
+ANSWER = Reply("The answer is \\boxed{50}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A run of a recipe, with the values of its trace by call. The defaults are those of a plain loop with two tools."""
+
+    replies: tuple[Reply, ...] = (MULTIPLY, ADD, ANSWER)
+    aside: Reply | None = None
+    """The reply to requests without tools."""
+    parents: tuple[int, ...] = (0, 1, 2)
+    lineages: tuple[int, ...] = (1, 1, 1)
+    reasons: tuple[str, ...] = ("first", "", "")
+    path: tuple[int, ...] = (1, 2, 3)
+    why: str = "answer"
+    edited: dict[int, list[str]] = field(default_factory=dict)
+    """Notes by call."""
+    authors: dict[str, int] = field(default_factory=lambda: {"sampled": 3})
+    """Texts and tool calls in the last request of the main path, by author."""
+    tool_calls: int = 2
+    rows: int = 3
+    """Rows of trl_sft_turns for the whole conversation: one for each sampled turn."""
+    finish: dict[str, Any] = field(default_factory=dict)
+
+
+CASES: dict[str, Case] = {
+    "pydantic_ai_agent": Case(),
+    # Each time, all tool results except the latest are cleared.
+    "langchain_context_editing": Case(
+        replies=(MULTIPLY, ADD, Reply(tool="add", arguments={"a": 50, "b": 0}), ANSWER),
+        parents=(0, 1, 1, 1),
+        lineages=(1, 1, 1, 1),
+        reasons=("first", "", "", ""),
+        path=(1, 4),
+        edited={3: ["replaced 1 item at item 3"], 4: ["replaced 1 item at item 6"]},
+        authors={"sampled": 4},
+        tool_calls=3,
+        rows=4,
+    ),
+    # The third call asks for the summary.
+    "langchain_summarization": Case(
+        aside=Reply("The product of 6 and 7 is 42."),
+        parents=(0, 1, 0, 0),
+        lineages=(1, 1, 2, 1),
+        reasons=("first", "", "auxiliary", "compaction"),
+        path=(4,),
+        edited={4: ["replaced 1 item at item 1"]},
+        authors={"sampled": 2},
+    ),
+    # A tool call is resent as a text.
+    "smolagents_agent": Case(
+        replies=(MULTIPLY, ADD, Reply(tool="final_answer", arguments={"answer": "\\boxed{50}"})),
+        parents=(0, 0, 0),
+        reasons=("first", "rewritten", "rewritten"),
+        path=(3,),
+        edited={2: ["replaced 1 item at item 2"], 3: ["replaced 2 items at item 4"]},
+        authors={"rerendered": 2},
+        tool_calls=3,
+    ),
+    "agent_framework_agent": Case(),
+    "ai_sdk_agent": Case(),
+    "google_adk_agent": Case(),
+    "strands_agent": Case(),
+    "crewai_agent": Case(edited={3: ["dropped the text beside tool calls"]}),
+}
