@@ -34,6 +34,14 @@ class Case:
     finish: dict[str, Any] = field(default_factory=dict)
 
 
+def _shell(tool: str, number: int, text: str = "") -> Reply:
+    return Reply(text, tool, {"command": f"echo {number}", "is_background": False})
+
+
+def _file(program: str, text: str) -> Reply:
+    return Reply(f"{text}\n\nanswer.py\n```\n{program}\n```")
+
+
 CASES: dict[str, Case] = {
     "pydantic_ai_agent": Case(),
     # Each time, all tool results except the latest are cleared.
@@ -72,5 +80,26 @@ CASES: dict[str, Case] = {
     "ai_sdk_agent": Case(),
     "google_adk_agent": Case(),
     "strands_agent": Case(),
+    "pi": Case(replies=(_shell("bash", 42), _shell("bash", 50, "Next, I add 8."), ANSWER)),
+    # The client adds an acknowledgement of its first message.
+    "qwen_code": Case(
+        replies=(_shell("run_shell_command", 42), _shell("run_shell_command", 50, "Next, I add 8."), ANSWER),
+        authors={"injected": 1, "sampled": 3},
+    ),
+    # Each request has the current files before the last message. The turns that aider adds are an example of a
+    # conversation, and acknowledgements of files and edits.
+    "aider": Case(
+        replies=(_file("print(6 * 7 + eight)", "I write it."), _file("print(6 * 7 + 8", "I name 8."), _file("print(6 * 7 + 8)", "It prints 50.")),
+        parents=(0, 0, 0),
+        reasons=("first", "rewritten", "rewritten"),
+        path=(3,),
+        why="contains",
+        edited={
+            2: ["replaced 1 item at item 5", "replaced 1 item at item 11"],
+            3: ["replaced 1 item at item 9", "replaced 1 item at item 15"],
+        },
+        authors={"injected": 5, "sampled": 2},
+        tool_calls=0,
+    ),
     "crewai_agent": Case(edited={3: ["dropped the text beside tool calls"]}),
 }
