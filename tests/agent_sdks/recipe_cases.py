@@ -1,5 +1,6 @@
 """The scripted replies for each agent package, and what its trace must contain."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,12 @@ def _shell(tool: str, number: int, text: str = "") -> Reply:
 
 def _file(program: str, text: str) -> Reply:
     return Reply(f"{text}\n\nanswer.py\n```\n{program}\n```")
+
+
+def _react(thought: str, call: Reply) -> Reply:
+    fields = {"next_thought": thought, "next_tool_name": call.tool, "next_tool_args": json.dumps(call.arguments)}
+    texts = [f"[[ ## {name} ## ]]\n{value}" for name, value in fields.items()]
+    return Reply("\n\n".join([*texts, "[[ ## completed ## ]]"]))
 
 
 CASES: dict[str, Case] = {
@@ -100,6 +107,33 @@ CASES: dict[str, Case] = {
         },
         authors={"injected": 5, "sampled": 2},
         tool_calls=0,
+    ),
+    "openhands": Case(
+        replies=(
+            _shell("terminal", 42),
+            _shell("terminal", 50, "Next, I add 8."),
+            Reply(tool="finish", arguments={"message": ANSWER.text}),
+        ),
+        aside=Reply("Product and sum"),
+        tool_calls=3,
+    ),
+    # Tools are called in texts. A last call with another system prompt writes the answer.
+    "dspy_react": Case(
+        replies=(
+            _react("I multiply 6 by 7 first.", MULTIPLY),
+            _react("The product is 42, so I add 8.", ADD),
+            _react("The sum is 50, so I am done.", Reply(tool="finish")),
+            Reply("[[ ## reasoning ## ]]\nThe sum is 50.\n\n[[ ## answer ## ]]\n50\n\n[[ ## completed ## ]]"),
+        ),
+        parents=(0, 0, 0, 0),
+        lineages=(1, 1, 1, 1),
+        reasons=("first", "rewritten", "rewritten", "rewritten"),
+        path=(4,),
+        why="contains",
+        edited={call: ["replaced 1 item at item 1"] for call in (2, 3, 4)},
+        authors={},
+        tool_calls=0,
+        rows=4,
     ),
     "crewai_agent": Case(edited={3: ["dropped the text beside tool calls"]}),
 }
