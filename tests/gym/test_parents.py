@@ -293,12 +293,13 @@ def test_a_scratchpad_that_grows_is_one_conversation(system):
 def test_a_scratchpad_may_repeat_only_lines_of_a_reply():
     recorder = Recorder(tools=[])
     pad = "## Question ##\nHow many files are there?\n"
+    ending = "Reply with the field next_thought, then with the field done, and with nothing else."
     for step in range(3):
         reply = said(f"## next_thought ##\nI list the files of folder {step}.\n## done ##")
-        event = recorder.call([SYSTEM, message("user", f"{pad}Reply with next_thought.")], [reply], tools=[])
+        event = recorder.call([SYSTEM, message("user", f"{pad}{ending}")], [reply], tools=[])
         assert (event.lineage, event.root_reason) == (1, "rewritten" if step else "first")
         pad += f"## thought_{step} ##\nI list the files of folder {step}.\n## result_{step} ##\n{step}\n"
-    other = recorder.arrive([SYSTEM, message("user", f"{pad[:60]}## done ##\nReply with next_thought.")], tools=[])
+    other = recorder.arrive([SYSTEM, message("user", f"{pad[:60]}## done ##\n{ending}")], tools=[])
     assert (other.root_reason, other.lineage) == ("subagent", 2)
 
 

@@ -71,8 +71,8 @@ def _system_lines(items: Sequence[Item], prefixes: Prefixes) -> list[str]:
 class Pads:
     """Find the call whose last message a request repeats with its reply: a scratchpad that grows.
 
-    The message may end with the same instruction each time, so the beginning and the reply decide. Clients that put
-    labels around the parts of a reply repeat only lines of it.
+    The message may end with the same instruction each time. Clients that put labels around the parts of a reply repeat
+    only lines of it.
     """
 
     def __init__(self) -> None:
@@ -88,12 +88,17 @@ class Pads:
             self._latest.appendleft((call, opening, text, said))
 
     def find(self, request: Sequence[Item], opening: bytes = b"") -> int:
-        """Return the number of the call, or 0. If `opening` is given, only calls with this system prompt count."""
+        """Return the number of the call, or 0.
+
+        If `opening` is given, the call must have this system prompt and share half of its message.
+        """
         text = _last_text(request)
         for call, known, before, said in self._latest:
             if opening in (known, b"") and len(text) > len(before):
                 shared = _shared_length(before, text)
-                if shared >= max(PAD_CHARS, len(before) / 2) and any(one in text[shared:] for one in said):
+                ending = _shared_length(before[shared:][::-1], text[shared:][::-1])
+                is_same = shared >= PAD_CHARS and (not opening or shared + ending >= len(before) / 2)
+                if is_same and any(one in text[shared:] for one in said):
                     return call
         return 0
 
