@@ -1,8 +1,10 @@
 """Find the answer in a text, and compare answers by value."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal, get_args
 
 ExtractionMode = Literal["boxed", "last_line", "final_answer", "full_response"]
@@ -16,6 +18,7 @@ _LABEL = re.compile(
     r"(?:\*{0,2} ?[:：]\*{0,2}|\s++is\b ?[:：]?)\s*+(?=\S)",
     re.IGNORECASE,
 )
+_FENCE = re.compile(r"```[\w+-]*\n(?P<content>.*)\n```", re.DOTALL)
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 
 
@@ -110,6 +113,26 @@ def normalize_answer(text: str) -> str:
 
 
 def answer_forms(text: str) -> frozenset[str]:
-    """Return the answers, normalised, that verifiers may find in a text, and the whole text."""
+    """Return the answers, normalised, that verifiers may find in a text, and the whole text.
+
+    JSON is compared by value, also in a code fence.
+    """
     found = {text, *(extract_answer(text, mode) for mode in (None, *EXTRACTION_MODES))}
-    return frozenset(form for one in found if one and (form := normalize_answer(one)))
+    forms = {form for one in found if one and (form := normalize_answer(one))}
+    fenced = _FENCE.fullmatch(text.strip())
+    bare = fenced["content"] if fenced else text.strip()
+    if bare[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            forms.add(json.dumps(json.loads(bare), sort_keys=True))
+    return frozenset(forms)
+
+
+def holds_answer(text: str, answer: str) -> bool:
+    """Return True if the text contains the answer, not as a part of a longer word. Both are normalised."""
+    start = text.find(answer)
+    while start >= 0:
+        around = text[start - 1 : start] + text[start + len(answer) : start + len(answer) + 1]
+        if not any(one.isalnum() or one == "_" for one in around):
+            return True
+        start = text.find(answer, start + 1)
+    return False

@@ -28,7 +28,9 @@ MARK = re.compile(r"mark-[0-9a-f]{32}")
 async def test_no_call_of_256_attempts_over_64_connections_is_in_a_wrong_rollout(tmp_path: Path) -> None:
     with (
         mock_model("--pause-ms", 5, script="paced_model.py") as port,
-        open_site(tmp_path, "--seats", str(ATTEMPTS), GYMWEB_WORKER_GRACE_SECONDS="1") as site,
+        open_site(
+            tmp_path, "--seats", str(ATTEMPTS), GYMWEB_EXTERNAL_SHARE="1", GYMWEB_WORKER_GRACE_SECONDS="1"
+        ) as site,
     ):
         connector = aiohttp.TCPConnector(limit=CONNECTIONS)
         timeout = aiohttp.ClientTimeout(total=None)

@@ -1,4 +1,4 @@
-"""Tool calls of agents that GymWeb did not write are counted, whoever runs the tools."""
+"""Tool calls of agents that GymWeb did not write are counted, even if the agent runs the tools."""
 
 from typing import Any
 

@@ -163,10 +163,10 @@ def test_a_model_call_says_its_usage_and_what_else_is_known():
     assert [(block.kind, block.title) for block in card.blocks] == [("fold", "sampling")]
 
 
-@pytest.mark.parametrize("usage", [{}, {"input_tokens": 9}])
-def test_a_model_call_that_did_not_tell_its_tokens_says_so(usage):
+@pytest.mark.parametrize(("usage", "told"), [({}, "unknown"), ({"input_tokens": 9}, "incomplete")])
+def test_a_model_call_that_did_not_tell_its_tokens_says_so(usage, told):
     (card,) = shown(ModelCall(seen=3, items=[message("assistant", "4")], finish_reason="stop", usage=usage)).cards
-    assert ("usage", "unknown") in card.facts
+    assert ("usage", told) in card.facts
 
 
 def test_a_verification_shows_reward_components_explanation_and_details():

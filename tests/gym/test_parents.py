@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps.gym.traces.call_records import Declared
+from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import message
 from apps.gym.traces.parents import ParentFinder
 from apps.gym.traces.tokens import capture_tokens
@@ -378,3 +379,48 @@ def test_declared_links_take_precedence():
     assert (more.parent, more.lineage, more.declared) == (2, 2, "conversation")
     assert (title.parent, title.root_reason, title.lineage) == (0, "auxiliary", 3)
     assert (again.parent, again.root_reason, again.lineage) == (0, "compaction", 1)
+
+
+@pytest.mark.parametrize(("hint", "lineage", "notes"), [("main", 1, 1), ("", 2, 0)])
+def test_a_request_without_the_last_reply_stays_in_its_lineage_if_the_thread_is_the_same(hint, lineage, notes):
+    # Claude Code compacts this way: the summary is asked for without the last turn, which it repeats afterwards.
+    recorder = Recorder()
+    first, second = [asked("c1")], [said("Now the second."), asked("c2")]
+    recorder.call([SYSTEM, TASK], first, hint=hint)
+    before = [SYSTEM, TASK, *first, answered("c1")]
+    recorder.call(before, second, hint=hint)
+    forked = recorder.call([*before, message("user", "Summarize the conversation.")], [said(SUMMARY)], hint=hint)
+    assert (forked.parent, forked.lineage, len(forked.edited)) == (1, lineage, notes)
+    compacted = [SYSTEM, message("user", f"So far: {SUMMARY}"), *second, answered("c2")]
+    root = recorder.call(compacted, [said("Done.")], hint=hint)
+    assert (root.root_reason, root.lineage) == ("compaction", 1)
+    graph = TraceGraph(recorder.events)
+    assert graph.conversation_leaves == ([2, 3, 4] if hint else [2, 4])
+
+
+def test_a_fork_on_the_same_thread_while_another_call_runs_is_a_lineage_of_its_own():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [asked("c1")], hint="main")
+    before = [SYSTEM, TASK, asked("c1"), answered("c1")]
+    recorder.arrive([*before, message("user", "Go on.")], hint="main")
+    assert recorder.arrive([*before, message("user", "Is it done?")], hint="main").lineage == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "spawned_by"),
+    [
+        ("[user] Count!\n[call] run(list the first folder)\n[call] run(list the second folder)", "auxiliary", 0),
+        ("You are a counter. Your task: list the second folder", "subagent", 2),
+        ("list the second folder", "subagent", 2),
+    ],
+    ids=["transcript", "delegated in a line", "delegated"],
+)
+def test_a_transcript_with_arguments_of_several_calls_is_no_delegated_task(text, reason, spawned_by):
+    recorder = Recorder()
+    items = [SYSTEM, TASK]
+    for number, place in enumerate(("first", "second")):
+        call = asked(f"c{number}", json.dumps({"task": f"list the {place} folder"}))
+        recorder.call(items, [call])
+        items = [*items, call, answered(f"c{number}")]
+    root = recorder.call([message("system", "Summarize."), message("user", text)], [said(SUMMARY)], tools=[])
+    assert (root.root_reason, root.spawned_by) == (reason, spawned_by)

@@ -4,11 +4,13 @@ import json
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from apps.gym.exporters.protocol import Attempt, resolve_options
 from apps.gym.exporters.registry import find_format
 from apps.gym.traces.canonical_items import item_digest
 from apps.gym.traces.events import ModelCall, Verification
+from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.relinking import relink
 from apps.gym.traces.tokens import read_shape
 from apps.gym.trainability import Dropped
@@ -124,3 +126,26 @@ def test_each_turn_of_a_conversation_has_one_row():
 def test_links_derived_again_are_those_of_the_capture():
     for agent, _ in simulated():
         assert relink(agent.events()) == {}
+
+
+def test_links_that_an_earlier_version_stored_wrongly_are_repaired():
+    for agent, graph in simulated()[:200]:
+        events = agent.events()
+        wrong = [forget(event, graph) if isinstance(event, ModelCall) else event for event in events]
+        changed = relink(wrong)
+        repaired = TraceGraph([changed.get(place, event) for place, event in enumerate(wrong)])
+        assert [links(call) for call in repaired.calls.values()] == [links(call) for call in graph.calls.values()]
+        assert repaired.main_path == graph.main_path
+
+
+def forget(call, graph):
+    """Return a call as a root of its own, with its whole request."""
+    tools = graph.tools(call.call)
+    own = {"parent": 0, "kept": 0, "lineage": call.call, "retry_of": 0, "spawned_by": 0, "edited": []}
+    request = graph.request(call.call)
+    reason = "first" if call.call == 1 else "subagent"
+    return replace(call, **own, items_in=request, tools_in=tools, root_reason=reason, ambiguous=False)
+
+
+def links(call):
+    return call.call, call.parent, call.kept, call.lineage, call.root_reason, call.spawned_by, call.retry_of

@@ -20,6 +20,7 @@ from apps.exports.rechecks.stale_outputs import find_overrides, find_reviews
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.stored_rules import RULES
 from apps.gym.traces.events import AgentEnd, ModelCall, Verification
+from apps.gym.traces.items import message
 from apps.gym.traces.tokens import capture_tokens, pack_tokens
 from apps.pairs.models import PreferencePair
 from apps.pairs.pair_sets import PairOrder, order_pairs
@@ -27,7 +28,7 @@ from apps.reviews.models import RewardOverride
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.metrics.trainable_rollouts import read_trainability
 from apps.rollouts.models import Collection, Reverification, Rollout
-from apps.rollouts.rechecks.derivation import LINKS, derive_rollout
+from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, derive_rollout
 from tests.factories import (
     make_collection,
     make_dataset,
@@ -369,3 +370,35 @@ def test_tool_calls_of_captured_agents_are_counted(collection):
     work(apply_recheck(recheck=check(collection)))
     rollout.refresh_from_db()
     assert (rollout.tool_calls, rollout.tools) == (2, {"run": [2, 0, 0.0]})
+
+
+def planned_and_executed(answer=""):
+    recorder = Recorder(tools=[])
+    recorder.call([message("system", "You plan."), TASK], [said("Count with ls.")], tools=[])
+    recorder.call([message("system", "You execute."), message("user", "Count with ls.")], [said("4")], tools=[])
+    end = AgentEnd(command="finish", answer=answer)
+    return [*recorder.events, end, Verification(reward=0.0, components={"correct": 0.0}, stop_reason="answered")]
+
+
+def test_a_rollout_whose_verifier_saw_another_conversation_is_verified_again(collection):
+    fields = {"turns": 2, "tool_calls": 0, "reward": 0.0, "answer": "count with ls"}
+    rollout = stored_by_0_2(collection, planned_and_executed(), **fields)
+    derived = derive_rollout(rollout, is_imported=False, rules=1)
+    assert (derived.old[MAIN_PATH], derived.new[MAIN_PATH]) == (1, 2)
+    assert (derived.new["answer"], derived.needs_verification, derived.kind) == ("4", True, "outcome")
+    recheck = work(apply_recheck(recheck=check(collection)))
+    assert (recheck.outcomes, recheck.to_verify, recheck.applied) == (1, 1, 1)
+    assert recheck.reverifications.count() == 1
+    rollout.refresh_from_db()
+    assert rollout.answer == "4"
+    assert check(collection).changed == 0
+
+
+def test_a_rollout_whose_answer_no_call_holds_becomes_ambiguous(collection):
+    fields = {"turns": 2, "tool_calls": 0, "reward": 0.0, "answer": "5"}
+    rollout = stored_by_0_2(collection, planned_and_executed("5"), **fields)
+    derived = derive_rollout(rollout, is_imported=False, rules=1)
+    assert derived.new == {"ambiguous_path": True, MAIN_PATH: 2}
+    work(apply_recheck(recheck=check(collection)))
+    rollout.refresh_from_db()
+    assert rollout.ambiguous_path

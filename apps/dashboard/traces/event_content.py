@@ -216,6 +216,8 @@ def _arguments(arguments: object) -> tuple[Body, str]:
 def _call_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
     yield from _reply_facts(event)
     yield from _place_facts(event)
+    for note in event.notes:
+        yield "note", note
     yield "input items", str(event.seen)
     if event.retries:
         yield "HTTP retries", str(event.retries)
@@ -231,8 +233,6 @@ def _place_facts(event: ModelCall) -> Iterator[Fact]:
         yield "reply delivered", "no"
     for edit in event.edited:
         yield "history", edit
-    for note in event.notes:
-        yield "note", note
 
 
 def _judge_facts(event: JudgeCall) -> Iterator[Fact]:

@@ -55,8 +55,7 @@ ROLLOUT, TOKEN_CAPTURE = "ng-rollout/", "training-token-capture/"
 MCP = "mcp"
 """Path of the environment's tools."""
 _THREAD_HEADERS = (
-    "x-codex-window-id",
-    "thread-id",
+    "thread-id",  # Codex's window id has another number after each compaction.
     "session-id",
     "x-claude-code-agent-id",  # Only subagents send it.
     "x-claude-code-session-id",

@@ -15,6 +15,7 @@ from apps.gym.serving.response_bodies import read_response_request, write_events
 from apps.gym.traces.items import Item, item_type
 from apps.gym.wires.chat_deltas import Delta
 from apps.gym.wires.protocol import Reply
+from apps.gym.wires.tool_namespaces import join_names, read_namespaces
 
 _KNOWN_ITEMS = {"message", "reasoning", "function_call", "function_call_output"}
 _CLIENT_CALLS = {"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"}
@@ -35,26 +36,30 @@ class ResponsesWire(OpenAIErrors):
         named = body.get("previous_response_id")
         request = read_response_request({**body, "previous_response_id": None})
         sampling, notes = keep_known(request.sampling)
-        tools, dropped = keep_functions(request.tools, sampling)
+        flat, names = read_namespaces(request.tools)
+        tools, dropped = keep_functions(flat, sampling)
         # The instructions are the first item. A later request does not inherit them.
         own = request.items[: bool(body.get("instructions"))]
         asked = request.items[len(own) :]
-        for place, kind in enumerate(map(item_type, asked)):
+        kinds = list(map(item_type, asked))
+        for kind in {*kinds} - _KNOWN_ITEMS:
             if kind.removesuffix("_output") in _CLIENT_CALLS:
-                problem = f"input[{place}] has the type {kind}. Only function calls and their outputs are supported"
-                raise BadCompletion(problem, f"input[{place}].type")
-        asked = earlier.restore(asked)
+                here = f"input[{kinds.index(kind)}]"
+                problem = f"{here} has the type {kind}. Only function calls and their outputs are supported"
+                raise BadCompletion(problem, f"{here}.type")
+        asked = [join_names(item) for item in earlier.restore(asked)]
         previous, before = (0, []) if named is None else earlier.find(named)
-        unknown = sorted({item_type(item) for item in asked} - _KNOWN_ITEMS)
+        kept = [item for item in asked if item_type(item) in _KNOWN_ITEMS]
+        unknown = sorted({*map(item_type, asked)} - _KNOWN_ITEMS) if len(kept) < len(asked) else []
         notes += dropped + [f"items of type {kind} were dropped" for kind in unknown]
         return CapturedRequest(
-            items=[*own, *before, *(item for item in asked if item_type(item) in _KNOWN_ITEMS)],
+            items=[*own, *before, *kept],
             tools=tools,
             sampling=sampling,
             model=str(body.get("model") or ""),
             stream=request.stream,
             notes=notes,
-            body={name: body.get(name) for name in _REPEATED} | {"tools": tools},
+            body={name: body.get(name) for name in _REPEATED} | {"tools": tools, "namespaces": names},
             previous=previous,
         )
 
@@ -63,7 +68,10 @@ class ResponsesWire(OpenAIErrors):
         plain = Reply(items=reply.items, finish_reason=reply.finish_reason, usage=reply.usage, model=reply.model)
         response = write_response(plain, request.body, name=f"resp_{name}", model=request.model or reply.model)
         ids = item_ids(reply.items, name)
-        response["output"] = [{**item, "id": own} for item, own in zip(response["output"], ids, strict=True)]
+        response["output"] = [
+            {**item, **request.body["namespaces"].get(item.get("name"), {}), "id": own}
+            for item, own in zip(response["output"], ids, strict=True)
+        ]
         return response | {field: request.body[field] for field in _REPEATED if field not in response}
 
     def open_stream(self, request: CapturedRequest, name: str) -> "ResponsesStream":
@@ -92,7 +100,7 @@ class ResponsesStream:
     def add(self, delta: Delta) -> bytes:
         written = b""
         if delta.kind == "call":
-            written = self._close() + self._open("function_call", call_id=delta.call_id, name=delta.text, arguments="")
+            written = self._close() + self._open("function_call", call_id=delta.call_id, **self._tool(delta.text))
         elif delta.kind == "arguments":
             written = self._tell("response.function_call_arguments.delta", delta=delta.text)
             self._pieces.append(delta.text)
@@ -116,6 +124,9 @@ class ResponsesStream:
         written = self._close()
         kind = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
         return written + self._event(kind, response=response)
+
+    def _tool(self, name: str) -> dict[str, Any]:
+        return {"name": name, "arguments": "", **self._request.body["namespaces"].get(name, {})}
 
     def _open(self, kind: Kind, **fields: Any) -> bytes:
         *_, own_id = item_ids([*self._items, {"type": kind}], self._name)

@@ -65,7 +65,10 @@ class PreviousResponses:
         """
         restored: list[Item] = []
         for place, item in enumerate(items):
-            given, is_reference = item.get("id"), item_type(item) == "item_reference"
+            given, is_reference = item.get("id"), item.get("type") == "item_reference"
+            if not is_reference and self._token not in str(given):
+                restored.append(item)
+                continue
             call, body = self._find(given)
             named = zip(item_ids(call.items, self.name(call.call)), call.items, strict=True) if call else ()
             own = next((one for name, one in named if name == given), None)

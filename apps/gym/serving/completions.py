@@ -69,13 +69,14 @@ def _read_messages(messages: list[dict[str, Any]]) -> list[Item]:
     if not messages:
         raise BadCompletion("messages is empty", "messages")
     for place, message in enumerate(messages):
-        here = f"messages[{place}]"
         if str(message.get("role")) not in _ROLES:
-            raise BadCompletion(f"{here}.role must be one of {', '.join(sorted(_ROLES))}", f"{here}.role")
+            here = f"messages[{place}].role"
+            raise BadCompletion(f"{here} must be one of {', '.join(sorted(_ROLES))}", here)
         if message.get("function_call"):
-            raise BadCompletion(f"{here}.function_call is not supported. Use tool_calls", f"{here}.function_call")
+            here = f"messages[{place}].function_call"
+            raise BadCompletion(f"{here} is not supported. Use tool_calls", here)
         if message.get("tool_calls") is not None:
-            _check_calls(message["tool_calls"], f"{here}.tool_calls")
+            _check_calls(message["tool_calls"], f"messages[{place}].tool_calls")
     try:
         return chat_items(messages)
     except (AttributeError, TypeError, KeyError) as error:
@@ -85,19 +86,21 @@ def _read_messages(messages: list[dict[str, Any]]) -> list[Item]:
 def _check_calls(calls: object, name: str) -> None:
     """Raise BadCompletion for a call in the history that the model cannot get."""
     for place, call in enumerate(list_of_objects(calls, name)):
-        here = f"{name}[{place}]"
         kind, function = call.get("type") or "function", call.get("function")
         if kind != "function":
+            here = f"{name}[{place}]"
             raise BadCompletion(f"{here} is a call of type {kind}. Only type function is supported", f"{here}.type")
-        check_text(function.get("name") if isinstance(function, dict) else None, f"{here}.function.name")
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise missing_text(f"{name}[{place}].function.name")
 
 
 def _dropped(messages: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a note for each field and part of a message that becomes no item."""
     for message in messages:
         role = message["role"]
-        unknown = message.keys() - _KEPT_FIELDS.get(role, _PLAIN_FIELDS)
-        yield from {f"{key} of {role} messages was dropped" for key in unknown if message[key]}
+        kept = _KEPT_FIELDS.get(role, _PLAIN_FIELDS)
+        if not message.keys() <= kept:
+            yield from (f"{key} of {role} messages was dropped" for key in message.keys() - kept if message[key])
         parts = message.get("content") if role == "assistant" else None
         for part in parts if isinstance(parts, list) else []:
             kind = part.get("type") if isinstance(part, dict) else None
@@ -109,23 +112,23 @@ def read_tools(given: object, name_field: str) -> list[Tool]:
     """Return the tools in flat form. Raise BadCompletion for a function without a name, which is in `name_field`."""
     tools = list(map(flat_tool, list_of_objects(given, "tools")))
     for place, tool in enumerate(tools):
-        if (tool.get("type") or "function") == "function":
-            check_text(tool.get("name"), f"tools[{place}].{name_field}")
+        if (tool.get("type") or "function") == "function" and not isinstance(tool.get("name"), str):
+            raise missing_text(f"tools[{place}].{name_field}")
     return tools
 
 
-def check_text(value: object, place: str) -> None:
-    """Raise BadCompletion unless the value is text."""
-    if not isinstance(value, str):
-        raise BadCompletion(f"{place} must be text", place)
+def missing_text(place: str) -> BadCompletion:
+    """Return the error for a value that is missing or no text."""
+    return BadCompletion(f"{place} must be text", place)
 
 
 def list_of_objects(value: object, place: str) -> list[dict[str, Any]]:
     """Return the value, or raise BadCompletion if it is no list of objects."""
     if not isinstance(value, list):
         raise BadCompletion(f"{place} must be a list of objects", place)
-    if odd := [number for number, one in enumerate(value) if not isinstance(one, dict)]:
-        raise BadCompletion(f"{place}[{odd[0]}] must be an object", f"{place}[{odd[0]}]")
+    for number, one in enumerate(value):
+        if not isinstance(one, dict):
+            raise BadCompletion(f"{place}[{number}] must be an object", f"{place}[{number}]")
     return value
 
 

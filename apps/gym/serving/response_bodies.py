@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from apps.gym.serving.completions import BadCompletion, Completion, check_text, list_of_objects, read_tools
+from apps.gym.serving.completions import BadCompletion, Completion, list_of_objects, missing_text, read_tools
 from apps.gym.traces.events import ModelCall, Prompt, TraceUnion
 from apps.gym.traces.items import Item, TaskRow, input_items, message
 from apps.gym.traces.responses import assemble_response
@@ -43,14 +43,16 @@ def _items(given: dict[str, Any]) -> list[Item]:
     if not isinstance(asked, str | list) or not asked:
         raise BadCompletion("input is missing: text, or a list of items", "input")
     for place, item in enumerate(list_of_objects(asked, "input") if isinstance(asked, list) else []):
-        kind, here = item.get("type"), f"input[{place}]"
+        kind = item.get("type")
         if not isinstance(kind, str) and not isinstance(item.get("role"), str):
-            raise BadCompletion(f"{here} must have a type or a role", here)
-        for name in _NEEDED.get(str(kind), ()):
-            check_text(item.get(name), f"{here}.{name}")
+            raise BadCompletion(f"input[{place}] must have a type or a role", f"input[{place}]")
+        for name in _NEEDED.get(kind, ()) if isinstance(kind, str) else ():
+            if not isinstance(item.get(name), str):
+                raise missing_text(f"input[{place}].{name}")
     items = input_items({"responses_create_params": {"input": asked}})
     instructions = given.get("instructions", "")
-    check_text(instructions, "instructions")
+    if not isinstance(instructions, str):
+        raise missing_text("instructions")
     return [message("system", instructions), *items] if instructions else items
 
 

@@ -80,6 +80,9 @@ class ServedModel(Served):
 
     async def _complete(self, incoming: IncomingRequest) -> Answer:
         request = read_completion(read_object(incoming.body))
+        for place, tool in enumerate(request.tools):
+            if tool.get("type") == "custom":
+                raise BadCompletion("custom tools are not supported. Use functions", f"tools[{place}].type")
         reply = await self._ask(request.items, request.tools, request.sampling)
         completion = write_completion(
             reply, name=_id("chatcmpl", reply), model=reply.model or self.name, created=int(time.time())

@@ -274,7 +274,7 @@ def _split_reasoning(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
     """Return the thought and the rest of the content."""
     content = message.get("content")
     for key in _REASONING_KEYS:
-        if text := _reasoning_text(message.get(key)):
+        if (given := message.get(key)) and (text := _reasoning_text(given)):
             return text, content
     if isinstance(content, list):
         thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]

@@ -48,6 +48,7 @@ _GRAPH_DEFAULTS: dict[str, Any] = {
     "ambiguous": False,
     "thread": None,
     "edited": [],
+    "previous": 0,
     "declared": "",
 }
 """Values of the graph fields of a call in a line."""

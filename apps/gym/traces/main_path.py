@@ -15,16 +15,12 @@ A leaf is a call that no other call continues. Leaves of auxiliary calls and of 
 fits a rule.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
-from apps.gym.answer_texts import answer_forms, normalize_answer
-from apps.gym.traces.events import AgentEnd
+from apps.gym.answer_texts import answer_forms, holds_answer, normalize_answer
+from apps.gym.traces.events import AgentEnd, ModelCall, TraceUnion
 from apps.gym.traces.items import argument_texts, assistant_text, function_calls
-
-if TYPE_CHECKING:
-    from apps.gym.traces.graph import TraceGraph
 
 PathReason = Literal["", "named", "answer", "contains", "earlier", "latest"]
 
@@ -38,6 +34,20 @@ WHY_PATH: dict[PathReason, str] = {
 AMBIGUOUS = "No call wrote the answer of finish, so this may be another conversation."
 
 
+class Graph(Protocol):
+    """What the rules read of a `TraceGraph`."""
+
+    events: list[TraceUnion]
+    calls: dict[int, ModelCall]
+    is_line: bool
+
+    @property
+    def leaves(self) -> list[int]: ...
+    def path(self, call: int) -> list[int]: ...
+    def ended_at(self, call: int) -> tuple[float, int]: ...
+    def is_aside(self, call: int) -> bool: ...
+
+
 class MainPath(NamedTuple):
     """The last call of the main path, 0 without calls. The reason is empty if there is no choice."""
 
@@ -46,7 +56,7 @@ class MainPath(NamedTuple):
     ambiguous: bool = False
 
 
-def choose_path(graph: "TraceGraph") -> MainPath:
+def choose_path(graph: Graph) -> MainPath:
     """Return the main path of an attempt by the rules of this module."""
     end = next((one for one in reversed(graph.events) if isinstance(one, AgentEnd) and one.command == "finish"), None)
     if end is not None and end.call in graph.calls:
@@ -80,16 +90,16 @@ def _find(leaves: list[int], texts: "_Texts", path: Callable[[int], list[int]]) 
 class _Texts:
     """Compares an answer with what calls wrote."""
 
-    def __init__(self, graph: "TraceGraph", answer: str) -> None:
+    def __init__(self, graph: Graph, answer: str) -> None:
         self._graph = graph
         self._forms = answer_forms(answer)
-        self._words = re.compile(rf"(?<!\w){re.escape(normalize_answer(answer))}(?!\w)")
+        self._answer = normalize_answer(answer)
 
     def equals(self, call: int) -> bool:
         return any(not self._forms.isdisjoint(answer_forms(text)) for text in self._written(call))
 
     def contains(self, call: int) -> bool:
-        return any(self._words.search(normalize_answer(text)) for text in self._written(call))
+        return any(holds_answer(normalize_answer(text), self._answer) for text in self._written(call))
 
     def of_one_lineage(self, leaves: list[int]) -> bool:
         return len({self._graph.calls[leaf].lineage for leaf in leaves}) == 1

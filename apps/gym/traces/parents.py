@@ -8,7 +8,7 @@ copies. The tools do not matter: a continued conversation may offer others.
 - Several calls may have identical conversations. Then the latest is taken, of the same thread if possible. If
   there were several to choose from, the place is marked ambiguous.
 - The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one,
-  unless they repeat a later reply of that lineage: then the client edited the history.
+  unless they repeat a later reply of that lineage, or the client names the same thread: then it edited the history.
 - The text beside tool calls may be missing, and one line of the system prompt may differ. Notes in `edited` say so.
 - A client may declare the name and the role of a conversation. Then only its own calls are parents.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
@@ -215,8 +215,9 @@ class ParentFinder:
     def _lineage_after(self, parent: int, record: CallRecord) -> tuple[int, list[str]]:
         """Return the lineage of a child, and what it edited in the conversation of its parent's lineage.
 
-        It is the parent's lineage for the first child of the parent and its retries, and for a request that repeats a
-        later reply of that lineage; otherwise a new one.
+        It is the parent's lineage for the first child of the parent and its retries, for a request that repeats a
+        later reply of that lineage, and for one on the same thread while no other call of it is running; otherwise a
+        new one.
         """
         before = self._calls[parent]
         step = before.retry_of or parent
@@ -228,9 +229,15 @@ class ParentFinder:
             return before.lineage, []
         tip = self._tips.get(before.lineage)
         assert record.body is not None
-        if other_thread or tip is None or tip.said.isdisjoint(record.body.digests[record.matched :]):
+        if other_thread or tip is None:
+            return self._next_lineage(), []
+        repeats = not tip.said.isdisjoint(record.body.digests[record.matched :])
+        if not repeats and not (record.hint and self._is_idle(before.lineage)):
             return self._next_lineage(), []
         return before.lineage, describe_edits(tip.digests, record.body.digests)
+
+    def _is_idle(self, lineage: int) -> bool:
+        return not any(one.in_flight and one.lineage == lineage for one in self._calls.values())
 
     def _next_lineage(self) -> int:
         self._lineages += 1

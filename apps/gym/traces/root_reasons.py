@@ -9,6 +9,7 @@ Such a call is a root. If the client declares its conversation, that decides. El
 3. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
    has another system prompt or other tools than the caller, or the text is a whole argument.
 4. `auxiliary`: the root offers no tools although another root did, and has at most two items besides the system prompt.
+   A transcript in it may contain arguments of several calls, so rule 3 then needs one that contains the others.
 5. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
    same system prompt: the root repeats an item or quotes a reply, or the conversation waits for outputs of tool calls.
    Or the root extends a whole conversation whose system prompt changed. It is a compaction if the root has fewer items
@@ -69,10 +70,11 @@ class RootRules:
             return "rewritten", self._calls[pad].lineage, 0
         threads = {one.hint: one.lineage for one in self._calls.values() if one.hint}
         same_thread = record.hint in threads
-        caller = 0 if same_thread else self._caller(items, record)
+        is_short = had_tools and not offers and len(record.body.digests) <= AUXILIARY_ITEMS
+        caller = 0 if same_thread else self._caller(items, record, is_short=is_short)
         if caller or (threads and record.hint and not same_thread):
             return "subagent", 0, caller
-        if had_tools and not offers and len(record.body.digests) <= AUXILIARY_ITEMS:
+        if is_short:
             return "auxiliary", 0, 0
         lineage = threads[record.hint] if same_thread else self._replaced(items, record)
         if not lineage or any(one.in_flight and one.lineage == lineage for one in self._calls.values()):
@@ -116,7 +118,7 @@ class RootRules:
         record.calls_tools = bool(calls)
         self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
 
-    def _caller(self, items: Sequence[Item], record: CallRecord) -> int:
+    def _caller(self, items: Sequence[Item], record: CallRecord, *, is_short: bool) -> int:
         """Return the call with a tool call that contains a text of the request, or 0."""
         for text in _texts(items):
             for digest in _whole(text):
@@ -127,9 +129,10 @@ class RootRules:
                 if self._is_other(call, record):
                     return call
         whole = "\n".join(_texts(items))
-        return max(
-            (call for call, text in self._arguments if text in whole and self._is_other(call, record)), default=0
-        )
+        found = [one for one in self._arguments if one[1] in whole and self._is_other(one[0], record)]
+        caller = max((call for call, _ in found), default=0)
+        own = "\n".join(text for call, text in found if call == caller)
+        return 0 if is_short and any(text not in own for _, text in found) else caller
 
     def _is_other(self, call: int, record: CallRecord) -> bool:
         """Return True if a call has another system prompt or other tools."""

@@ -88,8 +88,7 @@ def _anonymous(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
         case ModelCall():
             return ModelCall(seen=event.seen, items=_items(event.items, calls), finish_reason=event.finish_reason)
         case Prompt() | EnvironmentTurn():
-            author = {"by_user": event.by_user} if isinstance(event, EnvironmentTurn) else {}
-            return type(event)(items=_items(event.items, calls), **author)
+            return replace(event, items=_items(event.items, calls), authors=[], at=0.0, duration=0.0)
         case ToolResult():
             number = _number(event.call_id, calls)
             return ToolResult(call_id=number, name=event.name, output=event.output, error=event.error)

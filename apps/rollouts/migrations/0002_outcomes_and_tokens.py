@@ -23,6 +23,15 @@ class Migration(migrations.Migration):
             name='trainable_tokens',
             field=models.PositiveIntegerField(default=0),
         ),
+        migrations.AddField(
+            model_name='rollout',
+            name='ambiguous_path',
+            field=models.BooleanField(default=False),
+        ),
+        migrations.AddIndex(
+            model_name='rollout',
+            index=models.Index(condition=models.Q(('ambiguous_path', True)), fields=['collection'], name='rollout_ambiguous_path'),
+        ),
         migrations.AddIndex(
             model_name='rollout',
             index=models.Index(condition=models.Q(('masked', ''), _negated=True), fields=['collection'], name='rollout_masked'),

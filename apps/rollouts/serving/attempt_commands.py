@@ -147,7 +147,8 @@ def _command(name: str, rollout: int, attempt: int, command: Command, user: User
     row = rows.select_related("collection__agent").first() if rollout <= MAX_ID else None
     if row is not None:
         _check_kind(row.collection.agent)
-    worker = Worker.objects.filter(pk=row.lease, state__in=STATES_WITH_LEASE).first() if row else None
+    lease = row.lease if row else None
+    worker = Worker.objects.filter(pk=lease, state__in=STATES_WITH_LEASE).first() if lease else None
     if worker is None or not worker.capture_address:
         raise AttemptEnded("The attempt has ended.")
     body = msgspec.json.encode(msgspec.structs.replace(command, claimer=user.pk))

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
+from apps.gym.traces.events import AgentEnd
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
@@ -274,6 +275,8 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
     events, redactor = graph.main, fresh_redactor()
     if redactor.is_suspicious(task.row_json):
         events = restore_prompts(events, input_items(row), redactor)
+    # Without an answer that only `finish` has: no call wrote it.
+    events = [event for event in events if not isinstance(event, AgentEnd)]
     response = assemble_response(events, row, stop_reason=rollout.stop_reason)
     return {
         "type": "rollout",

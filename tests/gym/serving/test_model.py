@@ -185,6 +185,7 @@ def test_a_reply_that_was_cut_says_so_on_both_wires(reason, finish):
     assert ask("v1/chat/completions", body, reply)[1]["choices"][0]["finish_reason"] == finish
 
 
+CUSTOM = {"type": "custom", "custom": {"name": "code"}}
 BAD = [
     ("v1/responses", b"{oops", None),
     ("v1/responses", {}, "input"),
@@ -200,6 +201,7 @@ BAD = [
     ("v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [7]}]}, "messages[0].tool_calls[0]"),
     ("v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "n": 2}, "n"),
     ("v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "functions": []}, "functions"),
+    ("v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [CUSTOM]}, "tools[0].type"),
 ]
 
 

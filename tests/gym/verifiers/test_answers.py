@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.answer_texts import extract_answer, final_answer, last_boxed, last_line
+from apps.gym.answer_texts import answer_forms, extract_answer, final_answer, holds_answer, last_boxed, last_line
 from apps.gym.errors import VerifierError
 from apps.gym.verifiers.answer_extraction import expected_answer, extraction_mode
 from tests.deadlines import cpu_deadline
@@ -116,3 +116,23 @@ def test_an_unknown_extraction_mode_is_refused_by_name():
     assert extraction_mode({"extraction_mode": "last_line"}) == "last_line"
     with pytest.raises(VerifierError, match="`extraction_mode` is 'guess'"):
         extraction_mode({"extraction_mode": "guess"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("42", "I think.\n\nFinal answer: 42."),
+        ('{"a": 1, "b": [2]}', '```json\n{"b":[2],"a":1}\n```'),
+        ("Paris", "PARIS."),
+        ("x", "It is \\boxed{x}"),
+    ],
+)
+def test_two_texts_share_a_form_of_their_answer(one, other):
+    assert not answer_forms(one).isdisjoint(answer_forms(other))
+
+
+def test_an_answer_is_not_held_as_a_part_of_a_word():
+    assert [holds_answer(text, "42") for text in ("42", "(42)", "420 or 42", "420", "a42", "4 2")] == [
+        *[True] * 3,
+        *[False] * 3,
+    ]

@@ -95,7 +95,8 @@ class _Session:
         reply = self._replies.setdefault(name, _Reply(number, line))
         reply.last = line
         reply.blocks += blocks
-        reply.stop = line["message"].get("stop_reason", reply.stop) or reply.stop or None
+        stop = line["message"].get("stop_reason", reply.stop)
+        reply.stop = stop or reply.stop or stop
         self._reply_of[own] = name
 
     def trace(self) -> StoredTrace:

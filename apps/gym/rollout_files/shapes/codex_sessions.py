@@ -19,6 +19,7 @@ from apps.gym.rollout_files.stored_calls import (
 from apps.gym.tasks.file_rows import RowRefused, expect
 from apps.gym.traces.events import RootReason
 from apps.gym.traces.items import Item, TokenUsage, as_object, dump_json, is_by_model, item_type, message, text_of
+from apps.gym.wires.tool_namespaces import join_names
 
 Line = dict[str, Any]
 
@@ -191,7 +192,7 @@ def _plain_item(given: Line) -> Item:
     if kind in _CALLS:
         for key in ("call_id", "name", "arguments"):
             expect(item.get(key), str, "text", f"/payload/{key}")
-        return {**item, "type": "function_call"}
+        return join_names({**item, "type": "function_call"})
     if kind in _OUTPUTS:
         expect(item.get("call_id"), str, "text", "/payload/call_id")
         output = item.get("output", "")
