@@ -1,5 +1,6 @@
 """The scripted replies for each agent package, and what its trace must contain."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,20 @@ class Case:
     rows: int = 3
     """Rows of trl_sft_turns for the whole conversation: one for each sampled turn."""
     finish: dict[str, Any] = field(default_factory=dict)
+
+
+def _shell(tool: str, number: int, text: str = "") -> Reply:
+    return Reply(text, tool, {"command": f"echo {number}", "is_background": False})
+
+
+def _file(program: str, text: str) -> Reply:
+    return Reply(f"{text}\n\nanswer.py\n```\n{program}\n```")
+
+
+def _react(thought: str, call: Reply) -> Reply:
+    fields = {"next_thought": thought, "next_tool_name": call.tool, "next_tool_args": json.dumps(call.arguments)}
+    texts = [f"[[ ## {name} ## ]]\n{value}" for name, value in fields.items()]
+    return Reply("\n\n".join([*texts, "[[ ## completed ## ]]"]))
 
 
 CASES: dict[str, Case] = {
@@ -72,5 +87,53 @@ CASES: dict[str, Case] = {
     "ai_sdk_agent": Case(),
     "google_adk_agent": Case(),
     "strands_agent": Case(),
+    "pi": Case(replies=(_shell("bash", 42), _shell("bash", 50, "Next, I add 8."), ANSWER)),
+    # The client adds an acknowledgement of its first message.
+    "qwen_code": Case(
+        replies=(_shell("run_shell_command", 42), _shell("run_shell_command", 50, "Next, I add 8."), ANSWER),
+        authors={"injected": 1, "sampled": 3},
+    ),
+    # Each request has the current files before the last message. The turns that aider adds are an example of a
+    # conversation, and acknowledgements of files and edits.
+    "aider": Case(
+        replies=(_file("print(6 * 7 + eight)", "I write it."), _file("print(6 * 7 + 8", "I name 8."), _file("print(6 * 7 + 8)", "It prints 50.")),
+        parents=(0, 0, 0),
+        reasons=("first", "rewritten", "rewritten"),
+        path=(3,),
+        why="contains",
+        edited={
+            2: ["replaced 1 item at item 5", "replaced 1 item at item 11"],
+            3: ["replaced 1 item at item 9", "replaced 1 item at item 15"],
+        },
+        authors={"injected": 5, "sampled": 2},
+        tool_calls=0,
+    ),
+    "openhands": Case(
+        replies=(
+            _shell("terminal", 42),
+            _shell("terminal", 50, "Next, I add 8."),
+            Reply(tool="finish", arguments={"message": ANSWER.text}),
+        ),
+        aside=Reply("Product and sum"),
+        tool_calls=3,
+    ),
+    # Tools are called in texts. A last call with another system prompt writes the answer.
+    "dspy_react": Case(
+        replies=(
+            _react("I multiply 6 by 7 first.", MULTIPLY),
+            _react("The product is 42, so I add 8.", ADD),
+            _react("The sum is 50, so I am done.", Reply(tool="finish")),
+            Reply("[[ ## reasoning ## ]]\nThe sum is 50.\n\n[[ ## answer ## ]]\n50\n\n[[ ## completed ## ]]"),
+        ),
+        parents=(0, 0, 0, 0),
+        lineages=(1, 1, 1, 1),
+        reasons=("first", "rewritten", "rewritten", "rewritten"),
+        path=(4,),
+        why="contains",
+        edited={call: ["replaced 1 item at item 1"] for call in (2, 3, 4)},
+        authors={},
+        tool_calls=0,
+        rows=4,
+    ),
     "crewai_agent": Case(edited={3: ["dropped the text beside tool calls"]}),
 }

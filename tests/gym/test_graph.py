@@ -291,6 +291,18 @@ def test_the_main_path_ends_at_the_call_that_wrote_the_answer(answer, path):
     assert finished(planned_and_executed(), answer).main_path == path
 
 
+def test_the_latest_of_several_calls_that_contain_the_answer_counts_within_one_conversation():
+    recorder = Recorder(tools=[])
+    pad = "How many files are there?"
+    for reply in ("I list all the files.", "There are 42 files, so I am done.", "There are 42 files in the folder."):
+        recorder.call([message("user", pad)], [said(reply)], tools=[])
+        pad += f" {reply} ok"
+    assert [call.lineage for call in recorder.events if isinstance(call, ModelCall)] == [1, 1, 1]
+    assert finished(recorder, "42").main_path == (3, "contains", False)
+    recorder.call([message("system", "You check."), message("user", "Fine?")], [said("Yes, 42 is fine.")], tools=[])
+    assert finished(recorder, "42").main_path == (4, "latest", True)
+
+
 def test_an_argument_of_a_last_tool_call_is_an_answer():
     recorder = Recorder()
     recorder.call([SYSTEM, TASK], [asked("c1", '{"answer": {"value": "42"}}', name="final_answer")])

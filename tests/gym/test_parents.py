@@ -291,6 +291,30 @@ def test_a_scratchpad_that_grows_is_one_conversation(system):
     assert (other.root_reason, other.lineage) == ("subagent", 2)
 
 
+def test_a_scratchpad_may_repeat_only_lines_of_a_reply():
+    recorder = Recorder(tools=[])
+    pad = "## Question ##\nHow many files are there?\n"
+    ending = "Reply with the field next_thought, then with the field done, and with nothing else."
+    for step in range(3):
+        reply = said(f"## next_thought ##\nI list the files of folder {step}.\n## done ##")
+        event = recorder.call([SYSTEM, message("user", f"{pad}{ending}")], [reply], tools=[])
+        assert (event.lineage, event.root_reason) == (1, "rewritten" if step else "first")
+        pad += f"## thought_{step} ##\nI list the files of folder {step}.\n## result_{step} ##\n{step}\n"
+    other = recorder.arrive([SYSTEM, message("user", f"{pad[:60]}## done ##\n{ending}")], tools=[])
+    assert (other.root_reason, other.lineage) == ("subagent", 2)
+
+
+def test_a_declared_scratchpad_is_no_compaction_if_its_system_prompt_changes():
+    finder = ParentFinder()
+    pad = message("user", "Question: how many files are there?")
+    finder.place_request([SYSTEM, pad], [], "c", declared=Declared("conversation"))
+    finder.complete(1, [said("ls -l | wc -l")])
+    longer = message("user", "Question: how many files are there? ls -l | wc -l = 3")
+    extract = [message("system", "You extract."), longer]
+    place = finder.place_request(extract, [], "c", declared=Declared("conversation"))
+    assert (place.root_reason, place.lineage) == ("rewritten", 1)
+
+
 def test_one_line_of_the_system_prompt_may_change_with_each_request():
     recorder = Recorder()
 

@@ -14,8 +14,8 @@ MAX_COMPARED = 2_000
 PAD_CHARS = 16
 """Shorter texts are no evidence that a longer one continues them."""
 MAX_LINE = 200
-MAX_PADS, MAX_PAD = 8, 256 * 1024
-"""Scratchpads to remember, and characters of each."""
+MAX_PADS, MAX_PAD, MAX_PAD_LINES = 8, 256 * 1024, 16
+"""Scratchpads to remember, characters of each, and lines of the reply."""
 _QUOTE = 40
 _VERBS = {"replace": "replaced", "delete": "dropped", "insert": "added"}
 
@@ -71,25 +71,34 @@ def _system_lines(items: Sequence[Item], prefixes: Prefixes) -> list[str]:
 class Pads:
     """Find the call whose last message a request repeats with its reply: a scratchpad that grows.
 
-    The message may end with the same instruction each time, so the beginning and the reply decide.
+    The message may end with the same instruction each time. Clients that put labels around the parts of a reply repeat
+    only lines of it.
     """
 
     def __init__(self) -> None:
-        self._latest: deque[tuple[int, bytes, str, str]] = deque(maxlen=MAX_PADS)
+        self._latest: deque[tuple[int, bytes, str, list[str]]] = deque(maxlen=MAX_PADS)
 
     def add(self, call: int, opening: bytes, request: Sequence[Item], reply: Sequence[Item]) -> None:
         text = _last_text(request)
-        said = assistant_text(list(reply)).strip()[:_QUOTE]
+        whole = assistant_text(list(reply)).strip()
+        lines = (line.strip() for line in whole.splitlines())
+        said = [line for line in lines if len(line) >= PAD_CHARS and line not in text][:MAX_PAD_LINES]
+        said += [whole[:_QUOTE]] if whole else []
         if PAD_CHARS <= len(text) <= MAX_PAD and said:
             self._latest.appendleft((call, opening, text, said))
 
-    def find(self, opening: bytes, request: Sequence[Item]) -> int:
-        """Return the number of the call, or 0."""
+    def find(self, request: Sequence[Item], opening: bytes = b"") -> int:
+        """Return the number of the call, or 0.
+
+        If `opening` is given, the call must have this system prompt and share half of its message.
+        """
         text = _last_text(request)
         for call, known, before, said in self._latest:
-            if known == opening and len(text) > len(before):
+            if opening in (known, b"") and len(text) > len(before):
                 shared = _shared_length(before, text)
-                if shared >= max(PAD_CHARS, len(before) / 2) and said in text[shared:]:
+                ending = _shared_length(before[shared:][::-1], text[shared:][::-1])
+                is_same = shared >= PAD_CHARS and (not opening or shared + ending >= len(before) / 2)
+                if is_same and any(one in text[shared:] for one in said):
                     return call
         return 0
 

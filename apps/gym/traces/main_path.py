@@ -5,7 +5,8 @@ It ends at one call, by the first rule that fits:
 1. `named`: the call that the agent names in `finish`.
 2. `answer`: the leaf whose reply equals the answer of `finish`, as verifiers find answers in texts. An argument of a
    tool call may be the answer, too. Of several, the latest.
-3. `contains`: the only leaf whose reply contains the answer.
+3. `contains`: the only leaf whose reply contains the answer, or the latest if all such leaves are of one lineage: each
+   edit of a history leaves an earlier leaf behind.
 4. `earlier`: the latest leaf with a call before it that rule 2 or 3 would choose: the conversation went on after it.
 5. `latest`: the leaf that completed last. If the agent gave an answer, the path is ambiguous, since no call of it holds
    the answer.
@@ -26,7 +27,7 @@ PathReason = Literal["", "named", "answer", "contains", "earlier", "latest"]
 WHY_PATH: dict[PathReason, str] = {
     "named": "The agent named this call in finish.",
     "answer": "The reply of this call is the answer of finish.",
-    "contains": "Only the reply of this call contains the answer of finish.",
+    "contains": "Only this conversation contains the answer of finish.",
     "earlier": "A call before this one wrote the answer of finish.",
     "latest": "This conversation ended last.",
 }
@@ -77,11 +78,11 @@ def choose_path(graph: Graph) -> MainPath:
 def _find(leaves: list[int], texts: "_Texts", path: Callable[[int], list[int]]) -> MainPath | None:
     if equal := [leaf for leaf in leaves if texts.equals(leaf)]:
         return MainPath(equal[-1], "answer")
-    if len(holding := [leaf for leaf in leaves if texts.contains(leaf)]) == 1:
-        return MainPath(holding[0], "contains")
+    if texts.of_one_lineage(holding := [leaf for leaf in leaves if texts.contains(leaf)]):
+        return MainPath(holding[-1], "contains")
     for holds in (texts.equals, texts.contains):
         earlier = [leaf for leaf in leaves if any(map(holds, path(leaf)[:-1]))]
-        if earlier and (holds == texts.equals or len(earlier) == 1):
+        if earlier and (holds == texts.equals or texts.of_one_lineage(earlier)):
             return MainPath(earlier[-1], "earlier")
     return None
 
@@ -99,6 +100,9 @@ class _Texts:
 
     def contains(self, call: int) -> bool:
         return any(holds_answer(normalize_answer(text), self._answer) for text in self._written(call))
+
+    def of_one_lineage(self, leaves: list[int]) -> bool:
+        return len({self._graph.calls[leaf].lineage for leaf in leaves}) == 1
 
     def _written(self, call: int) -> Iterator[str]:
         items: Sequence[dict[str, object]] = self._graph.calls[call].items

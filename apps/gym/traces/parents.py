@@ -245,7 +245,7 @@ class ParentFinder:
 
     def _root(self, items: Sequence[Item], record: CallRecord) -> Place:
         reason, lineage, spawned_by = (
-            self._roots.read_declared(record) if record.declared.role else self._roots.explain(items, record)
+            self._roots.read_declared(items, record) if record.declared.role else self._roots.explain(items, record)
         )
         record.root_reason, record.spawned_by = reason, spawned_by
         record.shape = _shape(items)

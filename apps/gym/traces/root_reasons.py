@@ -4,8 +4,8 @@ Such a call is a root. If the client declares its conversation, that decides. El
 
 1. `first`: there was no root before, or this root offers tools and no earlier root did (a client may ask for a title
    first).
-2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply and more
-   text: a scratchpad that grows.
+2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply, or
+   a line of it, and more text: a scratchpad that grows.
 3. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
    has another system prompt or other tools than the caller, or the text is a whole argument.
 4. `auxiliary`: the root offers no tools although another root did, and has at most two items besides the system prompt.
@@ -65,7 +65,7 @@ class RootRules:
         if not roots or (offers and not had_tools):
             return "first", 0, 0
         assert record.body is not None
-        pad = self._pads.find(record.opening, items)
+        pad = self._pads.find(items, record.opening)
         if pad and not self._calls[pad].in_flight:
             return "rewritten", self._calls[pad].lineage, 0
         threads = {one.hint: one.lineage for one in self._calls.values() if one.hint}
@@ -82,14 +82,15 @@ class RootRules:
         shorter = len(record.body.digests) < self._longest[lineage]
         return "compaction" if shorter else "rewritten", lineage, 0
 
-    def read_declared(self, record: CallRecord) -> tuple[RootReason, int, int]:
+    def read_declared(self, items: Sequence[Item], record: CallRecord) -> tuple[RootReason, int, int]:
         """Return what the client declares of a root that is no continuation of its conversation."""
         assert record.body is not None
         role, parent = record.declared
         own = [one for one in self._calls.values() if one.hint == record.hint]
         if own:
             lineage = own[-1].lineage
-            return "compaction" if len(record.body.digests) < self._longest[lineage] else "rewritten", lineage, 0
+            is_shorter = len(record.body.digests) < self._longest[lineage] and not self._pads.find(items)
+            return "compaction" if is_shorter else "rewritten", lineage, 0
         spawned_by = max((call for call, one in self._calls.items() if parent and one.hint == parent), default=0)
         reasons: dict[str, RootReason] = {"main": "first", "auxiliary": "auxiliary", "subagent": "subagent"}
         inferred: RootReason = "subagent" if spawned_by or self._calls else "first"

@@ -1,4 +1,8 @@
-"""A ReAct module of DSPy. It sends the whole history as one message."""
+"""A ReAct module of DSPy.
+
+Each call sends the whole history as one message, and the last call has another system prompt. The header says that they
+are one conversation.
+"""
 
 import os
 
@@ -15,5 +19,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-dspy.configure(lm=dspy.LM("openai/any", api_base=os.environ["OPENAI_BASE_URL"], cache=False))
+declared = {"x-gymweb-conversation": "react"}
+model = dspy.LM("openai/any", api_base=os.environ["OPENAI_BASE_URL"], cache=False, extra_headers=declared)
+dspy.configure(lm=model)
 print(dspy.ReAct("question -> answer", tools=[multiply, add])(question=os.environ["PROMPT"]).answer)
