@@ -3,6 +3,7 @@
 They are left out by name where they are not installed: see scripts/fetch_command_agents.py.
 """
 
+import hashlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -79,21 +80,47 @@ def delegate(messages: list[Any]) -> dict[str, Any]:
     return told[done] if done < len(told) else {"content": "The file is written."}
 
 
+def token_ids(messages: list[Any], delta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of a chunk and of its choice: an ID for the role of each message and three for its content."""
+
+    def content_ids(message: dict[str, Any]) -> list[int]:
+        content = message.get("content") or ""
+        text = content if isinstance(content, str) else "".join(str(part.get("text")) for part in content)
+        calls = [(one["id"], one["function"]) for one in message.get("tool_calls", ())]
+        called = [(call_id, one["name"], json.loads(one["arguments"])) for call_id, one in calls]
+        digest = hashlib.sha256(json.dumps([text, called], sort_keys=True).encode()).digest()
+        return [10 + int.from_bytes(digest[place : place + 2]) for place in (0, 2, 4)]
+
+    roles = ["system", "developer", "user", "tool", "assistant"]
+    prompt = [one for message in messages for one in (roles.index(message["role"]), *content_ids(message))]
+    sampled = content_ids(delta)
+    logprobs = {"content": [{"token": "x", "logprob": -0.5} for _ in sampled]}
+    return {"prompt_token_ids": [*prompt, roles.index("assistant")]}, {"token_ids": sampled, "logprobs": logprobs}
+
+
 @asynccontextmanager
 async def scripted_model(reply: Callable[[list[Any]], dict[str, Any]], asked: list[Any]) -> AsyncIterator[str]:
-    """A model that streams the delta that `reply` gives for the messages. `asked` gets each request."""
+    """A model that streams the delta that `reply` gives for the messages. `asked` gets each request.
+
+    The delta may contain the usage. If the request asks for token IDs, equal messages have equal IDs.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         asked.append(body)
-        delta = reply(body["messages"])
+        delta = dict(reply(body["messages"]))
+        usage = delta.pop("usage", {"prompt_tokens": 20, "completion_tokens": 5})
+        prompt, sampled = token_ids(body["messages"], delta) if body.get("return_token_ids") else ({}, {})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         ends = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if "tool_calls" in delta else "stop"}
         for chunk in (
-            {"choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}]},
+            {
+                "choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None, **sampled}],
+                **prompt,
+            },
             {"choices": [ends]},
-            {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 5}},
+            {"choices": [], "usage": usage},
         ):
             line = json.dumps({"id": f"c{len(asked)}", "model": "scripted", "object": "chat.completion.chunk", **chunk})
             await response.write(f"data: {line}\n\n".encode())
