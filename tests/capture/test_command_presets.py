@@ -215,3 +215,24 @@ async def test_a_subagent_of_claude_code_is_a_lineage(agents_site: Site, name: s
     ]
     assert roots == [("first", 1, 0), ("subagent", 2, 1)]
     assert sum(call["lineage"] == 2 for call in calls) == 2
+
+
+@pytest.mark.parametrize("name", [one for one in presets() if one.values == ("codex",)])
+async def test_codex_calls_the_tools_of_the_environment(agents_site: Site, name: str) -> None:
+    def reply(messages: list[Any]) -> dict[str, Any]:
+        is_done = any(one["role"] == "tool" for one in messages)
+        compute = call_tool("mcp__gymweb__calculator", {"expression": "2 + 2"}, "call_1")
+        return {"content": "The answer is \\boxed{4}."} if is_done else compute
+
+    settings = msgspec.to_builtins(PRESETS[name].spec) | {"mounts": [str(cache_folder())]}
+    settings["files"][".codex/config.toml"] += '\n[mcp_servers.gymweb]\nurl = "{mcp_url}"\n'
+    agent = {"kind": "command", "command_settings": settings}
+    asked: list[Any] = []
+    async with AsyncGymWeb(agents_site.base, agents_site.key) as gym, scripted_model(reply, asked) as url:
+        row = await run_one(gym, agents_site, agent, model={"base_url": url}, environment="calculator")
+        assert (row["status"], row["reward"], row["turns"]) == ("completed", 1.0, 2), row["error_message"]
+        events = await trace(gym, row["id"])
+    assert "mcp__gymweb__calculator" in [tool["function"]["name"] for tool in asked[0]["tools"]]
+    assert [call.get("parent", 0) for call in events_of(events, "model_call")] == [0, 1]
+    (result,) = events_of(events, "tool_result")
+    assert (result["name"], result["call_id"], json.loads(result["output"])) == ("calculator", "call_1", {"result": 4})
