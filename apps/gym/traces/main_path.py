@@ -103,7 +103,7 @@ class _Texts:
         )
 
     def _may_equal(self, text: str) -> bool:
-        """Return False if the answer is no part of a text. All forms are parts of it, except of markup and JSON."""
+        """Return False if a text cannot contain the answer. Only markup and JSON have forms that the text does not."""
         if len(text) > MAX_NORMALIZED or "\\" in text or text.lstrip().startswith(("{", "[", "`")):
             return True
         normalized = normalize_answer(text)

@@ -216,8 +216,8 @@ class ParentFinder:
         """Return the lineage of a child, and what it edited in the conversation of its parent's lineage.
 
         It is the parent's lineage for the first child of the parent and its retries, for a request that repeats a
-        later reply of that lineage, and for one on the same thread while no other call of it is running; otherwise a
-        new one.
+        later reply of that lineage, and for a request on the same thread if no call of that lineage is running.
+        Otherwise it is a new one.
         """
         before = self._calls[parent]
         step = before.retry_of or parent
