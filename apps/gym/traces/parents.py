@@ -27,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 
 from apps.gym.traces.call_records import NOTHING, CallRecord, Declared, Place
-from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, hash_prefixes, item_digest
+from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, has_digest, hash_prefixes, item_digest
 from apps.gym.traces.history_edits import Openings, describe_edits
 from apps.gym.traces.items import Item, Tool, item_type
 from apps.gym.traces.root_reasons import RootRules
@@ -290,7 +290,7 @@ class _Tip(NamedTuple):
 def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
     """Return the items after the first `count`, without reasoning and empty texts that belong to the parent's reply."""
     start = prefixes.ends[count]
-    while start < len(items) and item_digest(items[start]) is None:
+    while start < len(items) and not has_digest(items[start]):
         start += 1
     return list(items[start:])
 
@@ -298,7 +298,7 @@ def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
 def _shape(items: Sequence[Item], before: bytes = b"") -> bytes:
     """Return a hash of the types and roles of the items, continuing `before`."""
     for item in items:
-        if item_digest(item) is not None:
+        if has_digest(item):
             before = blake2b(before + f"{item_type(item)} {item.get('role')}".encode(), digest_size=16).digest()
     return before
 
