@@ -35,9 +35,8 @@ class Prefixes(NamedTuple):
 
 def has_digest(item: Item) -> bool:
     """Return False for an item that clients may leave out: reasoning, and empty texts of the model."""
-    if item.get("role") == "assistant" and item_type(item) == "message":
-        return bool(_content(item.get("content")))
-    return item_type(item) != "reasoning"
+    is_reply = item.get("role") == "assistant" and item_type(item) == "message"
+    return bool(_content(item.get("content"))) if is_reply else item_type(item) != "reasoning"
 
 
 def item_digest(item: Item) -> bytes | None:
