@@ -304,6 +304,14 @@ def test_a_scratchpad_may_repeat_only_lines_of_a_reply():
     assert (other.root_reason, other.lineage) == ("subagent", 2)
 
 
+def test_another_question_in_the_same_template_is_no_scratchpad():
+    recorder = Recorder(tools=[])
+    ending = "Answer with yes or no, and do not explain your answer."
+    recorder.call([SYSTEM, message("user", f"Question: Is 4 even?\n{ending}")], [said("yes")], tools=[])
+    place = recorder.arrive([SYSTEM, message("user", f"Question: Is 4 plus 1 even?\n{ending}")], tools=[])
+    assert (place.root_reason, place.lineage) == ("subagent", 2)
+
+
 def test_a_declared_scratchpad_is_no_compaction_if_its_system_prompt_changes():
     finder = ParentFinder()
     pad = message("user", "Question: how many files are there?")
