@@ -2,7 +2,7 @@
 """Install the agent packages of examples/agents/recipes/, once: python -m scripts.agent_recipes [NAME …]
 
 Frameworks need different versions of the same packages, so each has an environment of its own: a virtual environment or
-a folder of npm. The folders are ${GYMWEB_ENVS:-~/.cache/gymweb}/recipes-NAME-HASH, with the hash of the pinned packages.
+a folder of npm. It is ${GYMWEB_ENVS:-~/.cache/gymweb}/recipes-NAME-HASH, with the hash of the pinned packages.
 A package that cannot be installed is named with the reason; the others are installed. Needs only Python, and npm for
 packages of Node.js.
 """
@@ -123,7 +123,8 @@ def _find_python(version: str) -> str:
     command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
     try:
         # pyenv chooses a version by this variable; without pyenv, it has no effect.
-        found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYENV_VERSION": version})
+        chosen = {**os.environ, "PYENV_VERSION": version}
+        found = subprocess.run(command, capture_output=True, text=True, check=False, env=chosen)
     except FileNotFoundError:
         raise CannotBuild(f"Python {version} is not installed.") from None
     if found.returncode:

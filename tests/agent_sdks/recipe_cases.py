@@ -15,7 +15,7 @@ ANSWER = Reply("The answer is \\boxed{50}.")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A run of a recipe, with the values of its trace by call. The defaults are those of a plain loop with two tools."""
+    """A run of a recipe, with the values of its trace by call. The defaults are those of a loop with two tools."""
 
     replies: tuple[Reply, ...] = (MULTIPLY, ADD, ANSWER)
     aside: Reply | None = None

@@ -1,4 +1,4 @@
-"""Two agents of Google ADK: the first transfers the task to the second. The header says that this is one conversation."""
+"""Two agents of Google ADK: the first transfers the task to the second. A header declares one conversation."""
 
 import asyncio
 import os
