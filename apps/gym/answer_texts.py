@@ -27,7 +27,7 @@ def last_boxed(text: str) -> str | None:
 
     A box inside a box is part of the outer one. Escaped braces do not count. Takes linear time.
     """
-    spans = list(find_boxes(text, _BRACES))
+    spans = list(find_boxes(text, _BRACES)) if "\\boxed" in text else []
     return text[slice(*spans[-1])].strip() if spans else None
 
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, needs_sandbox]
 TURNS = 50
 DELEGATES, IS_FULL = 10, 30
 """Turns: the first starts a subagent. The context is full after the second."""
-WINDOW, USED = 100_000, 95_000
+WINDOW, USED = 40_000, 38_000
 SUBTASK = "SUBTASK-7: count to seven"
 
 
@@ -44,13 +44,13 @@ class Agent(NamedTuple):
 
 def claude_code() -> dict[str, Any]:
     settings: dict[str, Any] = msgspec.to_builtins(PRESETS["claude-code"].spec)
-    settings["variables"]["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(WINDOW)
+    settings["variables"]["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(WINDOW)
     return settings
 
 
 def codex() -> dict[str, Any]:
     settings: dict[str, Any] = msgspec.to_builtins(PRESETS["codex"].spec)
-    limits = f"model_context_window = {WINDOW}\nmodel_auto_compact_token_limit = {WINDOW - 20_000}\n"
+    limits = f"model_context_window = {WINDOW}\nmodel_auto_compact_token_limit = {WINDOW - 10_000}\n"
     settings["files"][".codex/config.toml"] = limits + settings["files"][".codex/config.toml"]
     return settings
 

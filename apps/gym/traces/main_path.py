@@ -16,9 +16,10 @@ fits a rule.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Literal, NamedTuple, Protocol
 
-from apps.gym.answer_texts import answer_forms, holds_answer, normalize_answer
+from apps.gym.answer_texts import MAX_NORMALIZED, answer_forms, holds_answer, normalize_answer
 from apps.gym.traces.events import AgentEnd, ModelCall, TraceUnion
 from apps.gym.traces.items import argument_texts, assistant_text, function_calls
 
@@ -81,7 +82,8 @@ def _find(leaves: list[int], texts: "_Texts", path: Callable[[int], list[int]]) 
     if texts.of_one_lineage(holding := [leaf for leaf in leaves if texts.contains(leaf)]):
         return MainPath(holding[-1], "contains")
     for holds in (texts.equals, texts.contains):
-        earlier = [leaf for leaf in leaves if any(map(holds, path(leaf)[:-1]))]
+        known = cache(holds)  # Paths share calls.
+        earlier = [leaf for leaf in leaves if any(map(known, path(leaf)[:-1]))]
         if earlier and (holds == texts.equals or texts.of_one_lineage(earlier)):
             return MainPath(earlier[-1], "earlier")
     return None
@@ -96,7 +98,16 @@ class _Texts:
         self._answer = normalize_answer(answer)
 
     def equals(self, call: int) -> bool:
-        return any(not self._forms.isdisjoint(answer_forms(text)) for text in self._written(call))
+        return any(
+            not self._forms.isdisjoint(answer_forms(text)) for text in self._written(call) if self._may_equal(text)
+        )
+
+    def _may_equal(self, text: str) -> bool:
+        """Return False if a text cannot contain the answer. Only markup and JSON have forms that the text does not."""
+        if len(text) > MAX_NORMALIZED or "\\" in text or text.lstrip().startswith(("{", "[", "`")):
+            return True
+        normalized = normalize_answer(text)
+        return any(form in normalized for form in self._forms)
 
     def contains(self, call: int) -> bool:
         return any(holds_answer(normalize_answer(text), self._answer) for text in self._written(call))

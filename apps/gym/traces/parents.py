@@ -216,8 +216,8 @@ class ParentFinder:
         """Return the lineage of a child, and what it edited in the conversation of its parent's lineage.
 
         It is the parent's lineage for the first child of the parent and its retries, for a request that repeats a
-        later reply of that lineage, and for one on the same thread while no other call of it is running; otherwise a
-        new one.
+        later reply of that lineage, and for a request on the same thread if no call of that lineage is running.
+        Otherwise it is a new one.
         """
         before = self._calls[parent]
         step = before.retry_of or parent
@@ -229,15 +229,11 @@ class ParentFinder:
             return before.lineage, []
         tip = self._tips.get(before.lineage)
         assert record.body is not None
-        if other_thread or tip is None:
-            return self._next_lineage(), []
-        repeats = not tip.said.isdisjoint(record.body.digests[record.matched :])
-        if not repeats and not (record.hint and self._is_idle(before.lineage)):
+        running = (one for one in self._calls.values() if one.in_flight and one.lineage == before.lineage)
+        repeats = tip and not tip.said.isdisjoint(record.body.digests[record.matched :])
+        if other_thread or not tip or not (repeats or (record.hint and not any(running))):
             return self._next_lineage(), []
         return before.lineage, describe_edits(tip.digests, record.body.digests)
-
-    def _is_idle(self, lineage: int) -> bool:
-        return not any(one.in_flight and one.lineage == lineage for one in self._calls.values())
 
     def _next_lineage(self) -> int:
         self._lineages += 1
