@@ -80,7 +80,7 @@ test-containers: $(INSTALLED_DEV) ## as root with Podman: the image, compose.yam
 test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, many rollouts at once, a server that is killed
 	$(BIN)/python scripts/suites.py run vllm
 
-test-agents: $(INSTALLED_DEV) ## the examples of agent frameworks with a scripted model: every API, streamed and not
+test-agents: $(INSTALLED_DEV) ## the examples and recipes of agent packages with a scripted model: every API, streamed and not
 	$(BIN)/python scripts/suites.py run agents
 
 test-tracking: $(INSTALLED_DEV) ## runs in a real MLflow server and in files of W&B, Trackio and TensorBoard; pushes to a stand-in for the Hugging Face Hub
@@ -169,8 +169,9 @@ vllm: ## a real model server without a GPU, in an environment of its own; prints
 trainers: ## what trains on exports, without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py trainers
 
-agents: ## the agent frameworks of examples/agents/, in an environment of their own; prints its folder
+agents: ## the agent packages of examples/agents/ and of its recipes, in environments of their own; prints their folders
 	@$(PYTHON) scripts/build_environment.py agents
+	@$(PYTHON) -m scripts.agent_recipes
 
 trace-receivers: ## Phoenix and MLflow, in environments of their own; prints their folders
 	@$(PYTHON) scripts/build_environment.py phoenix

@@ -2,7 +2,7 @@
 """Install the agent packages of examples/agents/recipes/, once: python -m scripts.agent_recipes [NAME …]
 
 Frameworks need different versions of the same packages, so each has an environment of its own: a virtual environment or
-a folder of npm. The folders are ${GYMWEB_ENVS:-~/.cache/gymweb}/recipes-NAME-HASH, with the hash of the pinned packages.
+a folder of npm. It is ${GYMWEB_ENVS:-~/.cache/gymweb}/recipes-NAME-HASH, with the hash of the pinned packages.
 A package that cannot be installed is named with the reason; the others are installed. Needs only Python, and npm for
 packages of Node.js.
 """
@@ -61,14 +61,18 @@ class Recipe:
 
 
 _LANGCHAIN = ("langchain==1.5.2", "langgraph==1.2.24", "langchain-openai==1.7.4")
+_SMOLAGENTS = ("smolagents[openai]==1.26.0",)
+_GOOGLE_ADK = ("google-adk==2.13.0", "litellm==1.110.2")
 RECIPES = (
     Recipe("pydantic_ai_agent.py", ("pydantic-ai-slim[openai]==2.62.0",), "chat"),
     Recipe("langchain_context_editing.py", _LANGCHAIN, "chat"),
     Recipe("langchain_summarization.py", _LANGCHAIN, "chat"),
-    Recipe("smolagents_agent.py", ("smolagents[openai]==1.26.0",), "chat"),
+    Recipe("smolagents_agent.py", _SMOLAGENTS, "chat"),
+    Recipe("smolagents_team.py", _SMOLAGENTS, "chat"),
     Recipe("agent_framework_agent.py", ("agent-framework-openai==1.17.0",), "responses"),
     Recipe("ai_sdk_agent.mjs", ("ai@6.0.326", "@ai-sdk/openai@3.0.141", "zod@4.6.7"), "responses", npm=True),
-    Recipe("google_adk_agent.py", ("google-adk==2.13.0", "litellm==1.110.2"), "chat"),
+    Recipe("google_adk_agent.py", _GOOGLE_ADK, "chat"),
+    Recipe("google_adk_transfer.py", _GOOGLE_ADK, "chat"),
     Recipe("strands_agent.py", ("strands-agents[openai]==1.62.0",), "chat"),
     Recipe("crewai_agent.py", ("crewai==1.15.30",), "chat"),
     Recipe("pi.sh", ("@mariozechner/pi-coding-agent@0.73.1",), "chat", npm=True),
@@ -119,7 +123,8 @@ def _find_python(version: str) -> str:
     command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
     try:
         # pyenv chooses a version by this variable; without pyenv, it has no effect.
-        found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYENV_VERSION": version})
+        chosen = {**os.environ, "PYENV_VERSION": version}
+        found = subprocess.run(command, capture_output=True, text=True, check=False, env=chosen)
     except FileNotFoundError:
         raise CannotBuild(f"Python {version} is not installed.") from None
     if found.returncode:

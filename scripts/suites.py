@@ -31,6 +31,8 @@ class Suite:
     environments: tuple[str, ...]
     paths: tuple[str, ...]
     """Files, folders and globs in Git's syntax."""
+    installer: str = ""
+    """A module that installs further software, and names what it cannot install."""
 
     @property
     def triggers(self) -> list[str]:
@@ -46,12 +48,17 @@ SUITES = {
         paths=(
             "apps/gym/boxes",
             "apps/gym/capture",
+            "apps/gym/exporters/branches.py",
+            "apps/gym/exporters/trl.py",
+            "apps/gym/traces",
             "apps/rollouts/serving",
             "clients/python/gymweb_client",
             "examples/agents",
+            "scripts/agent_recipes.py",
             "scripts/build_environment.py",
             "tests/capture",
         ),
+        installer="scripts.agent_recipes",
     ),
     "containers": Suite(
         tests="tests/containers",
@@ -154,11 +161,13 @@ def count_tests(report: Path) -> tuple[int, int]:
 
 
 def build_environments(suite: Suite) -> int:
-    """Build what is missing. Return the exit status of build_environment.py."""
+    """Build what is missing. Return the exit status of build_environment.py or of the installer."""
     for name in suite.environments:
         build = [sys.executable, str(ROOT / "scripts" / "build_environment.py"), name]
         if failed := subprocess.run(build, stdout=subprocess.DEVNULL, check=False).returncode:
             return failed
+    if suite.installer:
+        return subprocess.run([sys.executable, "-m", suite.installer], cwd=ROOT, check=False).returncode
     return 0
 
 

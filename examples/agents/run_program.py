@@ -1,6 +1,7 @@
 """Run the rollouts of a collection with any program that calls a model over an API of OpenAI or Anthropic.
 
-    GYMWEB_URL=http://127.0.0.1:8000 GYMWEB_KEY=gw_… python run_program.py COLLECTION python recipes/pydantic_ai_agent.py
+    export GYMWEB_URL=http://127.0.0.1:8000 GYMWEB_KEY=gw_…
+    python run_program.py COLLECTION python recipes/pydantic_ai_agent.py
 
 The program gets PROMPT, OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY and MCP_URL in its
 environment, and a new folder as its working folder and HOME. Its standard output is the answer. If it exits with

@@ -15,7 +15,7 @@ ANSWER = Reply("The answer is \\boxed{50}.")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A run of a recipe, with the values of its trace by call. The defaults are those of a plain loop with two tools."""
+    """A run of a recipe, with the values of its trace by call. The defaults are those of a loop with two tools."""
 
     replies: tuple[Reply, ...] = (MULTIPLY, ADD, ANSWER)
     aside: Reply | None = None
@@ -23,6 +23,8 @@ class Case:
     parents: tuple[int, ...] = (0, 1, 2)
     lineages: tuple[int, ...] = (1, 1, 1)
     reasons: tuple[str, ...] = ("first", "", "")
+    spawned: dict[int, int] = field(default_factory=dict)
+    """The call that started a subagent, by its first call."""
     path: tuple[int, ...] = (1, 2, 3)
     why: str = "answer"
     edited: dict[int, list[str]] = field(default_factory=dict)
@@ -83,9 +85,43 @@ CASES: dict[str, Case] = {
         authors={"rerendered": 2},
         tool_calls=3,
     ),
+    # The manager calls another agent, which has a system prompt of its own.
+    "smolagents_team": Case(
+        replies=(
+            Reply(tool="solver", arguments={"task": "Multiply 6 by 7, then add 8."}),
+            MULTIPLY,
+            ADD,
+            Reply(tool="final_answer", arguments={"answer": "The result is 50."}),
+            Reply(tool="final_answer", arguments={"answer": "\\boxed{50}"}),
+        ),
+        parents=(0, 0, 0, 0, 0),
+        lineages=(1, 2, 2, 2, 1),
+        reasons=("first", "subagent", "rewritten", "rewritten", "rewritten"),
+        spawned={2: 1},
+        path=(5,),
+        edited={
+            3: ["replaced 1 item at item 2"],
+            4: ["replaced 2 items at item 4"],
+            5: ["replaced 1 item at item 2"],
+        },
+        authors={"rerendered": 1},
+        tool_calls=5,
+        rows=2,
+    ),
     "agent_framework_agent": Case(),
     "ai_sdk_agent": Case(),
     "google_adk_agent": Case(),
+    # Both agents declare one conversation. The second one gets the call of the first as a text of the user.
+    "google_adk_transfer": Case(
+        replies=(Reply(tool="transfer_to_agent", arguments={"agent_name": "solver"}), MULTIPLY, ADD, ANSWER),
+        parents=(0, 0, 2, 3),
+        lineages=(1, 1, 1, 1),
+        reasons=("first", "rewritten", "", ""),
+        path=(2, 3, 4),
+        edited={2: ["replaced 1 item at item 2"]},
+        tool_calls=3,
+        rows=4,
+    ),
     "strands_agent": Case(),
     "pi": Case(replies=(_shell("bash", 42), _shell("bash", 50, "Next, I add 8."), ANSWER)),
     # The client adds an acknowledgement of its first message.
@@ -96,7 +132,11 @@ CASES: dict[str, Case] = {
     # Each request has the current files before the last message. The turns that aider adds are an example of a
     # conversation, and acknowledgements of files and edits.
     "aider": Case(
-        replies=(_file("print(6 * 7 + eight)", "I write it."), _file("print(6 * 7 + 8", "I name 8."), _file("print(6 * 7 + 8)", "It prints 50.")),
+        replies=(
+            _file("print(6 * 7 + eight)", "I write it."),
+            _file("print(6 * 7 + 8", "I name 8."),
+            _file("print(6 * 7 + 8)", "It prints 50."),
+        ),
         parents=(0, 0, 0),
         reasons=("first", "rewritten", "rewritten"),
         path=(3,),

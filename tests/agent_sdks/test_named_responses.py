@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from gymweb_client import AsyncGymWeb
 
-from tests.agent_sdks.test_sdk_examples import ANSWER, ENVIRONMENT, plan, pytestmark, scripted_model, site
+from tests.agent_sdks.scripted_model import plan, scripted_model
+from tests.agent_sdks.test_sdk_examples import ENVIRONMENT, REPLIES, pytestmark
 from tests.capture.test_external_agents import ended, take
 from tests.clients.site import Site
 
-__all__ = ["pytestmark", "site"]
+__all__ = ["pytestmark"]
 
 OPENAI_AGENTS = """
 import asyncio, sys
@@ -65,8 +66,9 @@ def test_a_package_continues_a_response_by_its_id(site: Site, program: str, stre
 
 
 async def run_program(site: Site, program: str, streams: bool) -> None:
-    async with AsyncGymWeb(site.base, site.key) as gym, scripted_model() as url:
-        offer = await take(gym, await plan(gym, f"named-{uuid.uuid4().hex[:8]}", url))
+    async with AsyncGymWeb(site.base, site.key) as gym, scripted_model(REPLIES) as model:
+        name = f"named-{uuid.uuid4().hex[:8]}"
+        offer = await take(gym, await plan(gym, name, model.url, "What is 6 * 7?", "42"))
         words = [str(ENVIRONMENT / "bin" / "python"), "-c", program, *(["--stream"] if streams else [])]
         address = {"OPENAI_BASE_URL": offer["openai_base_url"], "OPENAI_API_KEY": offer["api_key"]}
         done = await asyncio.to_thread(
@@ -79,7 +81,7 @@ async def run_program(site: Site, program: str, streams: bool) -> None:
             timeout=120,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        assert ANSWER in done.stdout
+        assert REPLIES[1].text in done.stdout
         await gym.request("POST", f"attempts/{offer['rollout']}/finish/", {"attempt": offer["attempt"]})
         row = await ended(gym, offer["rollout"])
         events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]

@@ -17,7 +17,7 @@ import pytest
 from gymweb_client import AsyncGymWeb
 
 from apps.gym.traces.authorship import Authors
-from apps.gym.traces.events import ModelCall, decode_event
+from apps.gym.traces.events import AgentEnd, decode_event
 from apps.gym.traces.graph import TraceGraph
 from scripts.agent_recipes import PROGRAMS, RECIPES, Recipe
 from tests.agent_sdks.recipe_cases import CASES, TASK, Case
@@ -54,6 +54,8 @@ async def run_recipe(site: Site, recipe: Recipe, case: Case) -> None:
     graph = TraceGraph(events)
     assert (row["status"], row["reward"], row["ambiguous_path"]) == ("completed", 1.0, False), (row, events[-2:])
     assert describe(graph, row, preview) == expect(recipe, case)
+    unanswered = [msgspec.structs.replace(one, answer="") if isinstance(one, AgentEnd) else one for one in events]
+    assert TraceGraph(unanswered).main_leaf == graph.main_leaf
 
 
 def run_program(site: Site, recipe: Recipe, collection: int) -> subprocess.CompletedProcess[str]:
@@ -88,6 +90,7 @@ def describe(graph: TraceGraph, row: dict[str, Any], preview: dict[str, Any]) ->
         "parents": tuple(call.parent for call in calls),
         "lineages": tuple(call.lineage for call in calls),
         "reasons": tuple(graph.reason_of(call.call) for call in calls),
+        "spawned": {call.call: call.spawned_by for call in calls if call.spawned_by},
         "path": tuple(graph.path(graph.main_leaf)),
         "why": graph.main_path.reason,
         "edited": {call.call: call.edited for call in calls if call.edited},
@@ -99,5 +102,5 @@ def describe(graph: TraceGraph, row: dict[str, Any], preview: dict[str, Any]) ->
 
 
 def expect(recipe: Recipe, case: Case) -> dict[str, Any]:
-    fields = ("parents", "lineages", "reasons", "path", "why", "edited", "authors", "tool_calls", "rows")
+    fields = ("parents", "lineages", "reasons", "spawned", "path", "why", "edited", "authors", "tool_calls", "rows")
     return {**{name: getattr(case, name) for name in fields}, "wires": {recipe.wire}}

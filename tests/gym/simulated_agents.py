@@ -408,25 +408,46 @@ def without_text_beside_calls(agent: Agent) -> None:
     agent.settle(agent.loop(agent.opening(), text, turns=agent.random.randrange(1, 5), resend=bare), answer)
 
 
+def reword(said: Message) -> list[Message]:
+    calls = said.get("tool_calls") or ()
+    text = (said["content"] or "").replace("answer", "Answer") + "".join(
+        f"\nCalling tools: {one['function']['name']}({one['function']['arguments']!r})" for one in calls
+    )
+    return [{"role": "assistant", "content": text}]
+
+
+def drop_roles(_: Agent, history: list[Message]) -> list[Message]:
+    return [
+        {"role": "user", "content": f"Observation: {one['content']}"} if one["role"] == "tool" else one
+        for one in history
+    ]
+
+
 def with_rewritten_turns(agent: Agent) -> None:
     """Calls come back as text, and texts come back with other quotes."""
-
-    def reworded(said: Message) -> list[Message]:
-        calls = said.get("tool_calls") or ()
-        text = (said["content"] or "").replace("answer", "Answer") + "".join(
-            f"\nCalling tools: {one['function']['name']}({one['function']['arguments']!r})" for one in calls
-        )
-        return [{"role": "assistant", "content": text}]
-
-    def without_roles(_: Agent, history: list[Message]) -> list[Message]:
-        return [
-            {"role": "user", "content": f"Observation: {one['content']}"} if one["role"] == "tool" else one
-            for one in history
-        ]
-
     text, answer = agent.finish()
     turns = agent.random.randrange(1, 5)
-    agent.settle(agent.loop(agent.opening(), text, turns=turns, resend=reworded, edit=without_roles), answer)
+    agent.settle(agent.loop(agent.opening(), text, turns=turns, resend=reword, edit=drop_roles), answer)
+
+
+def team_with_rewritten_turns(agent: Agent) -> None:
+    """A manager delegates to subagents, one after the other. The calls of all of them come back as text."""
+    messages = agent.opening("You delegate.")
+    tools, main = ("helper", "final_answer"), []
+    for _ in range(agent.random.randrange(1, 3)):
+        prompt = f"Look at the {agent.words(6)} and report."
+        reply = agent.ask(drop_roles(agent, messages), "", [agent.call("helper", task=prompt)], tools=tools)
+        main.append(reply.number)
+        task = [{"role": "system", "content": "You help."}, {"role": "user", "content": f"Your task:\n{prompt}"}]
+        found = f"Found: {agent.words(8)}"
+        for _ in range(agent.random.randrange(1, 4)):
+            said = agent.ask(drop_roles(agent, task), "", [agent.call()], tools=("run", "report"))
+            task += [*reword(said.message), {"role": "tool", "content": agent.words(9)}]
+        agent.ask(drop_roles(agent, task), "", [agent.call("report", text=found)], tools=("run", "report"))
+        messages += [*reword(reply.message), {"role": "tool", "content": found}]
+    text, answer = agent.finish()
+    main.append(agent.ask(drop_roles(agent, messages), text, tools=tools).number)
+    agent.settle(main, answer)
 
 
 def with_few_shot_turns(agent: Agent) -> None:
@@ -523,6 +544,7 @@ AGENTS: tuple[Callable[[Agent], None], ...] = (
     volatile_header,
     without_text_beside_calls,
     with_rewritten_turns,
+    team_with_rewritten_turns,
     with_few_shot_turns,
     guarded,
     repeating,

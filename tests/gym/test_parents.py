@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps.gym.traces.call_records import Declared
+from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import message
 from apps.gym.traces.parents import ParentFinder
@@ -302,6 +303,29 @@ def test_a_scratchpad_may_repeat_only_lines_of_a_reply():
         pad += f"## thought_{step} ##\nI list the files of folder {step}.\n## result_{step} ##\n{step}\n"
     other = recorder.arrive([SYSTEM, message("user", f"{pad[:60]}## done ##\n{ending}")], tools=[])
     assert (other.root_reason, other.lineage) == ("subagent", 2)
+
+
+def test_another_question_in_the_same_template_is_no_scratchpad():
+    recorder = Recorder(tools=[])
+    ending = "Answer with yes or no, and do not explain your answer."
+    recorder.call([SYSTEM, message("user", f"Question: Is 4 even?\n{ending}")], [said("yes")], tools=[])
+    place = recorder.arrive([SYSTEM, message("user", f"Question: Is 4 plus 1 even?\n{ending}")], tools=[])
+    assert (place.root_reason, place.lineage) == ("subagent", 2)
+
+
+def test_conversations_whose_replies_are_rewritten_are_told_from_subagents():
+    recorder = Recorder()
+    delegated = '{"task": "Count the empty files in the folder."}'
+    recorder.call([SYSTEM, TASK], [asked("c1", delegated, name="counter")])
+    prompt = [message("system", "You count."), message("user", "Count the empty files in the folder.")]
+    recorder.call(prompt, [asked("c2")])
+    prompt += [said("Calling run with {}"), message("user", "Result: 3 files are empty.")]
+    recorder.call(prompt, [asked("c3", '{"report": "There are 3 empty files."}', name="finish")])
+    after = [SYSTEM, TASK, said(f"Calling counter with {delegated}"), message("user", "There are 3 empty files.")]
+    recorder.call(after, [said("3")])
+    calls = [one for one in recorder.events if isinstance(one, ModelCall)]
+    found = [(call.root_reason, call.lineage, call.spawned_by) for call in calls]
+    assert found == [("first", 1, 0), ("subagent", 2, 1), ("rewritten", 2, 0), ("rewritten", 1, 0)]
 
 
 def test_a_declared_scratchpad_is_no_compaction_if_its_system_prompt_changes():

@@ -76,16 +76,14 @@ class Pads:
     """
 
     def __init__(self) -> None:
-        self._latest: deque[tuple[int, bytes, str, list[str]]] = deque(maxlen=MAX_PADS)
+        self._latest: deque[tuple[int, bytes, str, str, list[str]]] = deque(maxlen=MAX_PADS)
 
     def add(self, call: int, opening: bytes, request: Sequence[Item], reply: Sequence[Item]) -> None:
-        text = _last_text(request)
-        whole = assistant_text(list(reply)).strip()
-        lines = (line.strip() for line in whole.splitlines())
-        said = [line for line in lines if len(line) >= PAD_CHARS and line not in text][:MAX_PAD_LINES]
-        said += [whole[:_QUOTE]] if whole else []
+        text, said = _last_text(request), assistant_text(list(reply)).strip()
+        lines = (line.strip() for line in said.splitlines())
+        new = [line for line in lines if len(line) >= PAD_CHARS and line not in text][:MAX_PAD_LINES]
         if PAD_CHARS <= len(text) <= MAX_PAD and said:
-            self._latest.appendleft((call, opening, text, said))
+            self._latest.appendleft((call, opening, text, said[:_QUOTE], new))
 
     def find(self, request: Sequence[Item], opening: bytes = b"") -> int:
         """Return the number of the call, or 0.
@@ -93,12 +91,16 @@ class Pads:
         If `opening` is given, the call must have this system prompt and share half of its message.
         """
         text = _last_text(request)
-        for call, known, before, said in self._latest:
+        for call, known, before, said, lines in self._latest:
             if opening in (known, b"") and len(text) > len(before):
+                half = len(before) / 2 if opening else 0
                 shared = _shared_length(before, text)
+                if shared < PAD_CHARS:
+                    continue
+                if shared >= half and said in text[shared:]:
+                    return call
                 ending = _shared_length(before[shared:][::-1], text[shared:][::-1])
-                is_same = shared >= PAD_CHARS and (not opening or shared + ending >= len(before) / 2)
-                if is_same and any(one in text[shared:] for one in said):
+                if shared + ending >= half and any(line in text for line in lines):
                     return call
         return 0
 

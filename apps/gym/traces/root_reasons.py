@@ -7,7 +7,8 @@ Such a call is a root. If the client declares its conversation, that decides. El
 2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply, or
    a line of the reply, and more text: a scratchpad that grows.
 3. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
-   has another system prompt or other tools than the caller, or the text is a whole argument.
+   has another system prompt or other tools than the caller, or the text is a whole argument. This does not hold if the
+   root repeats the whole request of an earlier call, then a turn of the model: the client changed the reply.
 4. `auxiliary`: the root offers no tools although another root did, and has at most two items besides the system prompt.
    A transcript in it may contain arguments of several calls, so rule 3 then needs one that contains the others.
 5. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
@@ -48,6 +49,8 @@ class RootRules:
         """The latest call with this item, or this line of its reply, by system prompt and digest."""
         self._bodies: dict[bytes, int] = {}
         """The latest call with this conversation, whatever its system prompt."""
+        self._requests: dict[bytes, int] = {}
+        """The latest call with this request."""
         self._asked: dict[bytes, int] = {}
         """The latest call with this argument, or one of its lines, in a tool call."""
         self._longest: Counter[int] = Counter()
@@ -71,12 +74,14 @@ class RootRules:
         threads = {one.hint: one.lineage for one in self._calls.values() if one.hint}
         same_thread = record.hint in threads
         is_short = had_tools and not offers and len(record.body.digests) <= AUXILIARY_ITEMS
-        caller = 0 if same_thread else self._caller(items, record, is_short=is_short)
+        extended = self._extended(items, record)
+        caller = 0 if same_thread or extended else self._caller(items, record, is_short=is_short)
         if caller or (threads and record.hint and not same_thread):
             return "subagent", 0, caller
         if is_short:
             return "auxiliary", 0, 0
-        lineage = threads[record.hint] if same_thread else self._replaced(items, record)
+        found = self._calls[extended].lineage if extended else self._replaced(items, record)
+        lineage = threads[record.hint] if same_thread else found
         if not lineage or any(one.in_flight and one.lineage == lineage for one in self._calls.values()):
             return "subagent", 0, 0
         shorter = len(record.body.digests) < self._longest[lineage]
@@ -104,6 +109,8 @@ class RootRules:
         for digest in [*digests, *lines]:
             self._evidence[record.opening + digest] = call
         self._bodies[conversation] = call
+        if record.body is not None:
+            self._requests[record.opening + record.body.hashes[-1]] = call
         calls = function_calls(list(reply))
         for value in (value for one in calls for value in argument_texts(one)):
             for digest in [*_whole(value), *_lines(value)]:
@@ -117,6 +124,16 @@ class RootRules:
             self._pads.add(call, record.opening, record.place.items_in, reply)
         record.calls_tools = bool(calls)
         self._longest[record.lineage] = max(self._longest[record.lineage], record.depth)
+
+    def _extended(self, items: Sequence[Item], record: CallRecord) -> int:
+        """Return the call whose request a root continues with a turn of the model that is not its reply, or 0."""
+        body = record.body
+        assert body is not None
+        for count in range(len(body.digests) - 1, 0, -1):
+            call = self._requests.get(record.opening + body.hashes[count], 0)
+            if call and any(map(is_by_model, items[body.ends[count] : body.ends[count + 1]])):
+                return call
+        return 0
 
     def _caller(self, items: Sequence[Item], record: CallRecord, *, is_short: bool) -> int:
         """Return the call with a tool call that contains a text of the request, or 0."""
