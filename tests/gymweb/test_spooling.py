@@ -7,7 +7,7 @@ import pytest
 from django.conf import settings
 from django.urls import reverse
 
-from gymweb.spooling import BodyRefused, SpooledBody, body_limit, spool
+from gymweb.spooling import MAX_CALL_BYTES, BodyRefused, SpooledBody, body_limit, spool
 
 
 @pytest.fixture
@@ -95,3 +95,8 @@ def test_a_body_that_the_disk_refuses_is_refused_with_507_and_can_be_closed(sett
     assert (refused.value.status, refused.value.kind) == (507, "disk-full")
     body.close()
     assert list(small_disk.iterdir()) == []
+
+
+def test_a_captured_call_is_compared_with_no_route(monkeypatch):
+    monkeypatch.setattr("gymweb.spooling.resolve", lambda path: pytest.fail(f"resolved {path}"))
+    assert limit("/capture/cs_1_x/v1/messages?beta=true", authorization=[b"Bearer cs_1_x"]) == MAX_CALL_BYTES
