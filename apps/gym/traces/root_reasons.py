@@ -92,7 +92,8 @@ class RootRules:
         assert record.body is not None
         role, parent = record.declared
         own = [one for one in self._calls.values() if one.hint == record.hint]
-        if own:
+        # Without a name, each is a conversation of its own.
+        if own and record.hint not in ("auxiliary", "subagent"):
             lineage = own[-1].lineage
             is_shorter = len(record.body.digests) < self._longest[lineage] and not self._pads.find(items)
             return "compaction" if is_shorter else "rewritten", lineage, 0
@@ -165,7 +166,7 @@ class RootRules:
         latest = max((number for number, one in self._calls.items() if one.opening == record.opening), default=0)
         waiting = latest if latest and self._calls[latest].calls_tools else 0
         call = max([*known, *extended], default=0) or waiting
-        return self._calls[call].lineage if call else 0
+        return self._calls[call].lineage if call and not self._calls[call].declared.role else 0
 
 
 def _texts(items: Sequence[Item]) -> Iterator[str]:
