@@ -33,6 +33,7 @@ from apps.gym.traces.canonical_items import (
     bare_text,
     chain,
     digest_of,
+    has_digest,
     hash_prefixes,
     item_digest,
 )
@@ -303,7 +304,7 @@ class _Tip(NamedTuple):
 def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
     """Return the items after the first `count`, without reasoning and empty texts that belong to the parent's reply."""
     start = prefixes.ends[count]
-    while start < len(items) and item_digest(items[start]) is None:
+    while start < len(items) and not has_digest(items[start]):
         start += 1
     return list(items[start:])
 
@@ -311,7 +312,7 @@ def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
 def _shape(items: Sequence[Item], before: bytes = b"") -> bytes:
     """Return a hash of the types and roles of the items, continuing `before`."""
     for item in items:
-        if item_digest(item) is not None:
+        if has_digest(item):
             before = blake2b(before + f"{item_type(item)} {item.get('role')}".encode(), digest_size=16).digest()
     return before
 
