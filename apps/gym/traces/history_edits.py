@@ -72,7 +72,7 @@ class Pads:
     """Find the call whose last message a request repeats with its reply: a scratchpad that grows.
 
     The message may end with the same instruction each time. Clients that put labels around the parts of a reply repeat
-    only lines of it.
+    only its lines.
     """
 
     def __init__(self) -> None:

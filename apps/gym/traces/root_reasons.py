@@ -4,8 +4,8 @@ Such a call is a root. If the client declares its conversation, that decides. El
 
 1. `first`: there was no root before, or this root offers tools and no earlier root did (a client may ask for a title
    first).
-2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply, or
-   a line of it, and more text: a scratchpad that grows.
+2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply or
+   one of the reply's lines, and more text: a scratchpad that grows.
 3. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
    has another system prompt or other tools than the caller, or the text is a whole argument. This does not hold if the
    root repeats the whole request of an earlier call, then a turn of the model: the client changed the reply.
