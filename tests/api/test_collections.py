@@ -186,7 +186,10 @@ def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
     assert "only on the last message of a completion" in dpo["refused"]["level"]["trajectory"]
     of_pairs = ["include_rejected", "only_accepted", "sources"]
     assert dpo["filters"] == sorted(
-        ["include_flagged", "max_rows", "min_reward", "per_task", "q", "rollouts", "splits", *of_pairs]
+        [
+            *("include_ambiguous", "include_flagged", "max_rows", "min_reward", "per_task", "q", "rollouts", "splits"),
+            *of_pairs,
+        ]
     )
 
 

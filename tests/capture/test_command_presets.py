@@ -3,6 +3,7 @@
 They are left out by name where they are not installed: see scripts/fetch_command_agents.py.
 """
 
+import hashlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -79,21 +80,47 @@ def delegate(messages: list[Any]) -> dict[str, Any]:
     return told[done] if done < len(told) else {"content": "The file is written."}
 
 
+def token_ids(messages: list[Any], delta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of a chunk and of its choice: an ID for the role of each message and three for its content."""
+
+    def content_ids(message: dict[str, Any]) -> list[int]:
+        content = message.get("content") or ""
+        text = content if isinstance(content, str) else "".join(str(part.get("text")) for part in content)
+        calls = [(one["id"], one["function"]) for one in message.get("tool_calls", ())]
+        called = [(call_id, one["name"], json.loads(one["arguments"])) for call_id, one in calls]
+        digest = hashlib.sha256(json.dumps([text, called], sort_keys=True).encode()).digest()
+        return [10 + int.from_bytes(digest[place : place + 2]) for place in (0, 2, 4)]
+
+    roles = ["system", "developer", "user", "tool", "assistant"]
+    prompt = [one for message in messages for one in (roles.index(message["role"]), *content_ids(message))]
+    sampled = content_ids(delta)
+    logprobs = {"content": [{"token": "x", "logprob": -0.5} for _ in sampled]}
+    return {"prompt_token_ids": [*prompt, roles.index("assistant")]}, {"token_ids": sampled, "logprobs": logprobs}
+
+
 @asynccontextmanager
 async def scripted_model(reply: Callable[[list[Any]], dict[str, Any]], asked: list[Any]) -> AsyncIterator[str]:
-    """A model that streams the delta that `reply` gives for the messages. `asked` gets each request."""
+    """A model that streams the delta that `reply` gives for the messages. `asked` gets each request.
+
+    The delta may contain the usage. If the request asks for token IDs, equal messages have equal IDs.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         asked.append(body)
-        delta = reply(body["messages"])
+        delta = dict(reply(body["messages"]))
+        usage = delta.pop("usage", {"prompt_tokens": 20, "completion_tokens": 5})
+        prompt, sampled = token_ids(body["messages"], delta) if body.get("return_token_ids") else ({}, {})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         ends = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if "tool_calls" in delta else "stop"}
         for chunk in (
-            {"choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}]},
+            {
+                "choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None, **sampled}],
+                **prompt,
+            },
             {"choices": [ends]},
-            {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 5}},
+            {"choices": [], "usage": usage},
         ):
             line = json.dumps({"id": f"c{len(asked)}", "model": "scripted", "object": "chat.completion.chunk", **chunk})
             await response.write(f"data: {line}\n\n".encode())
@@ -188,3 +215,24 @@ async def test_a_subagent_of_claude_code_is_a_lineage(agents_site: Site, name: s
     ]
     assert roots == [("first", 1, 0), ("subagent", 2, 1)]
     assert sum(call["lineage"] == 2 for call in calls) == 2
+
+
+@pytest.mark.parametrize("name", [one for one in presets() if one.values == ("codex",)])
+async def test_codex_calls_the_tools_of_the_environment(agents_site: Site, name: str) -> None:
+    def reply(messages: list[Any]) -> dict[str, Any]:
+        is_done = any(one["role"] == "tool" for one in messages)
+        compute = call_tool("mcp__gymweb__calculator", {"expression": "2 + 2"}, "call_1")
+        return {"content": "The answer is \\boxed{4}."} if is_done else compute
+
+    settings = msgspec.to_builtins(PRESETS[name].spec) | {"mounts": [str(cache_folder())]}
+    settings["files"][".codex/config.toml"] += '\n[mcp_servers.gymweb]\nurl = "{mcp_url}"\n'
+    agent = {"kind": "command", "command_settings": settings}
+    asked: list[Any] = []
+    async with AsyncGymWeb(agents_site.base, agents_site.key) as gym, scripted_model(reply, asked) as url:
+        row = await run_one(gym, agents_site, agent, model={"base_url": url}, environment="calculator")
+        assert (row["status"], row["reward"], row["turns"]) == ("completed", 1.0, 2), row["error_message"]
+        events = await trace(gym, row["id"])
+    assert "mcp__gymweb__calculator" in [tool["function"]["name"] for tool in asked[0]["tools"]]
+    assert [call.get("parent", 0) for call in events_of(events, "model_call")] == [0, 1]
+    (result,) = events_of(events, "tool_result")
+    assert (result["name"], result["call_id"], json.loads(result["output"])) == ("calculator", "call_1", {"result": 4})

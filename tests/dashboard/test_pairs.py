@@ -160,6 +160,7 @@ def test_every_part_of_the_rule_is_made_as_the_form_says_and_offered_again():
         "max_length_ratio": 4.0,
         "same": "completions",
         "include_truncated": True,
+        "include_ambiguous": False,
         "include_redacted": False,
         "reward_from": "override",
     }

@@ -57,7 +57,7 @@ def rollout():
 
 def test_the_trace_page_shows_calls_as_stored_with_their_place(rollout):
     page = squeezed(signed_in(Role.VIEWER).get(reverse("dashboard:rollout_detail", args=[rollout.pk])).text)
-    for part in ("Model call", "started by", "retry of", "Agent finished", "The sum is 4."):
+    for part in ("Model call", "started by", "same request as", "Agent finished", "The sum is 4."):
         assert part in page
 
 

@@ -429,14 +429,15 @@ def test_counts_and_texts_of_an_endpoint_are_made_storable():
 def test_the_answer_of_a_captured_agent_is_not_its_generated_title(title):
     tally, main = RolloutStats(), 3 - title
 
-    def add(lineage, text, root_reason=""):
-        tally.add(ModelCall(seen=0, items=[message("assistant", text)], lineage=lineage, root_reason=root_reason))
+    def add(call, lineage, text, **fields):
+        tally.add(ModelCall(seen=0, items=[message("assistant", text)], call=call, lineage=lineage, **fields))
 
-    add(1, "first", "first")
-    add(2, "second", "first")
-    add(3, "of a subagent", "subagent")
-    add(main, "the answer")
-    add(3, "of a subagent")
+    add(1, 1, "first", root_reason="first")
+    add(2, 2, "second", root_reason="first")
+    add(3, 3, "of a subagent", root_reason="subagent", spawned_by=main)
+    add(4, main, "the answer", parent=main)
+    add(5, 3, "of a subagent", parent=3)
+    tally.counts()
     assert text_of(tally.last_reply[0]) == "the answer"
 
 

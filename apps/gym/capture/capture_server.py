@@ -25,6 +25,7 @@ from apps.gym.capture.command_paths import COMMANDS
 from apps.gym.capture.delta_stream import DeltaStream, check_length
 from apps.gym.capture.mcp_answers import answer_mcp
 from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.redaction.shortening import cut
 from apps.gym.serving.completions import BadCompletion
 from apps.gym.serving.served_request import Refused, read_object
 from apps.gym.traces.call_records import Declared, Role
@@ -188,7 +189,7 @@ def read_links(headers: Mapping[str, str]) -> dict[str, Any]:
     name, parent, role = (headers.get(f"x-gymweb-{part}", "").strip() for part in ("conversation", "parent", "role"))
     if role not in get_args(Role):
         roles = ", ".join(filter(None, get_args(Role)))
-        raise CallRefused(400, f"x-gymweb-role is {role[:40]!r}. Choose one of: {roles}.", "invalid_request")
+        raise CallRefused(400, f"x-gymweb-role is {cut(role, 40)!r}. Choose one of: {roles}.", "invalid_request")
     if name or role:
         return {"hint": name or role, "declared": Declared(cast("Role", role or "conversation"), parent)}
     return {"hint": next((headers[name] for name in _THREAD_HEADERS if name in headers), "")}

@@ -100,7 +100,8 @@ class ResponsesStream:
     def add(self, delta: Delta) -> bytes:
         written = b""
         if delta.kind == "call":
-            written = self._close() + self._open("function_call", call_id=delta.call_id, **self._tool(delta.text))
+            tool = {"name": delta.text, **self._request.body["namespaces"].get(delta.text, {})}
+            written = self._close() + self._open("function_call", call_id=delta.call_id, **tool, arguments="")
         elif delta.kind == "arguments":
             written = self._tell("response.function_call_arguments.delta", delta=delta.text)
             self._pieces.append(delta.text)
@@ -124,9 +125,6 @@ class ResponsesStream:
         written = self._close()
         kind = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
         return written + self._event(kind, response=response)
-
-    def _tool(self, name: str) -> dict[str, Any]:
-        return {"name": name, "arguments": "", **self._request.body["namespaces"].get(name, {})}
 
     def _open(self, kind: Kind, **fields: Any) -> bytes:
         *_, own_id = item_ids([*self._items, {"type": kind}], self._name)

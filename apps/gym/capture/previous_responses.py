@@ -42,7 +42,7 @@ class PreviousResponses:
 
     def add(self, call: ModelCall, body: dict[str, Any]) -> None:
         """Add a complete call. `body` has `store` and `instructions` of its request."""
-        self._calls[call.call] = (call, body)
+        self._calls[call.call] = (call, {"store": body.get("store"), "instructions": bool(body.get("instructions"))})
 
     def find(self, given: object) -> tuple[int, list[Item]]:
         """Return the number of the call with this response id, and its request and reply without `instructions`.

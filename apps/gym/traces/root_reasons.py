@@ -4,8 +4,8 @@ Such a call is a root. If the client declares its conversation, that decides. El
 
 1. `first`: there was no root before, or this root offers tools and no earlier root did (a client may ask for a title
    first).
-2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply or
-   one of the reply's lines, and more text: a scratchpad that grows.
+2. `rewritten`: the last message repeats that of an earlier call with the same system prompt, then its reply, or
+   a line of the reply, and more text: a scratchpad that grows.
 3. `subagent`: the client sends another thread id. Or a tool call contains a text of the root's messages, and the root
    has another system prompt or other tools than the caller, or the text is a whole argument. This does not hold if the
    root repeats the whole request of an earlier call, then a turn of the model: the client changed the reply.
@@ -93,7 +93,8 @@ class RootRules:
         assert record.body is not None
         role, parent = record.declared
         own = [one for one in self._calls.values() if one.hint == record.hint]
-        if own:
+        # Without a name, each is a conversation of its own.
+        if own and record.hint not in ("auxiliary", "subagent"):
             lineage = own[-1].lineage
             is_shorter = len(record.body.digests) < self._longest[lineage] and not self._pads.find(items)
             return "compaction" if is_shorter else "rewritten", lineage, 0
@@ -166,7 +167,7 @@ class RootRules:
         latest = max((number for number, one in self._calls.items() if one.opening == record.opening), default=0)
         waiting = latest if latest and self._calls[latest].calls_tools else 0
         call = max([*known, *extended], default=0) or waiting
-        return self._calls[call].lineage if call else 0
+        return self._calls[call].lineage if call and not self._calls[call].declared.role else 0
 
 
 def _texts(items: Sequence[Item]) -> Iterator[str]:

@@ -5,22 +5,18 @@ The function of tool `add` in namespace `mcp__sums` is `mcp__sums__add`. Clients
 
 from typing import Any
 
-from apps.gym.traces.items import Item, Tool, item_type
-
-Namespaces = dict[str, dict[str, str]]
-"""`namespace` and `name` of tools by the names of their functions."""
+from apps.gym.traces.items import Item, Tool, as_object, item_type
 
 
-def read_namespaces(tools: list[Tool]) -> tuple[list[Tool], Namespaces]:
-    """Return the tools, each namespace replaced by its functions, and the names of these functions."""
+def read_namespaces(tools: list[Tool]) -> tuple[list[Tool], dict[str, dict[str, str]]]:
+    """Return the tools with functions for namespaces, and `namespace` and `name` by the name of each function."""
     flat: list[Tool] = []
-    names: Namespaces = {}
+    names: dict[str, dict[str, str]] = {}
     for tool in tools:
-        inner = tool.get("tools")
-        if tool.get("type") != "namespace" or not isinstance(inner, list):
+        if tool.get("type") != "namespace" or not isinstance(tool.get("tools"), list):
             flat.append(tool)
             continue
-        for one in (one for one in inner if isinstance(one, dict)):
+        for one in filter(None, map(as_object, tool["tools"])):
             joined = _join(tool.get("name"), one.get("name"))
             names[joined] = {"namespace": str(tool.get("name")), "name": str(one.get("name"))}
             flat.append({**one, "name": joined})
