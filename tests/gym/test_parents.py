@@ -328,6 +328,13 @@ def test_conversations_whose_replies_are_rewritten_are_told_from_subagents():
     assert found == [("first", 1, 0), ("subagent", 2, 1), ("rewritten", 2, 0), ("rewritten", 1, 0)]
 
 
+def test_two_calls_that_are_resent_as_one_text_are_no_compaction():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("I list both."), asked("c1"), asked("c2")])
+    place = recorder.arrive([SYSTEM, TASK, said("I list both. Calling run, run"), message("user", "3 and 4 files")])
+    assert (place.root_reason, place.lineage, place.edited) == ("rewritten", 1, ["replaced 2 items at item 2"])
+
+
 def test_a_declared_scratchpad_is_no_compaction_if_its_system_prompt_changes():
     finder = ParentFinder()
     pad = message("user", "Question: how many files are there?")

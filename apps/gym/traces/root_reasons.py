@@ -14,7 +14,7 @@ Such a call is a root. If the client declares its conversation, that decides. El
 5. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
    same system prompt: the root repeats an item or quotes a reply, or the conversation waits for outputs of tool calls.
    Or the root extends a whole conversation whose system prompt changed. It is a compaction if the root has fewer items
-   than the conversation. The root continues the lineage of the conversation.
+   than the conversation, and does not repeat its whole last request. The root continues the lineage of the conversation.
 6. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
 
 Texts are compared by their first 64 lines of at least 16 characters.
@@ -84,8 +84,9 @@ class RootRules:
         lineage = threads[record.hint] if same_thread else found
         if not lineage or any(one.in_flight and one.lineage == lineage for one in self._calls.values()):
             return "subagent", 0, 0
-        shorter = len(record.body.digests) < self._longest[lineage]
-        return "compaction" if shorter else "rewritten", lineage, 0
+        latest = max(number for number, one in self._calls.items() if one.lineage == lineage)
+        is_shorter = extended != latest and len(record.body.digests) < self._longest[lineage]
+        return "compaction" if is_shorter else "rewritten", lineage, 0
 
     def read_declared(self, items: Sequence[Item], record: CallRecord) -> tuple[RootReason, int, int]:
         """Return what the client declares of a root that is no continuation of its conversation."""
