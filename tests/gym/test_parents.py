@@ -490,7 +490,16 @@ def test_declared_conversations_keep_apart():
         return place
 
     assert call([SYSTEM, TASK], "work", "conversation").root_reason == "first"
-    guards = [call([SYSTEM, message("user", f"Is {n} safe?")], "auxiliary", "auxiliary") for n in range(2)]
+    guards = [call([SYSTEM, message("user", f"Is {n} safe?")], "", "auxiliary") for n in range(2)]
     assert [(one.root_reason, one.lineage) for one in guards] == [("auxiliary", 2), ("auxiliary", 3)]
     other = finder.place_request([SYSTEM, TASK, said("No."), message("user", "Sure?")], [])
     assert other.parent == 0
+
+
+def test_a_hand_off_with_the_text_of_the_user_continues_the_conversation():
+    recorder = Recorder()
+    transfer = asked("c1", json.dumps({"request": TASK["content"]}), name="transfer_to_expert")
+    recorder.call([SYSTEM, TASK], [transfer])
+    expert = [message("system", "You are an expert."), TASK, transfer, answered("c1", "transferred")]
+    place = recorder.arrive(expert, tools=[{**TOOL, "name": "refund"}])
+    assert (place.root_reason, place.lineage, place.spawned_by) == ("rewritten", 1, 0)

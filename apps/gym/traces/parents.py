@@ -178,7 +178,7 @@ class ParentFinder:
         """Return the calls that a record may continue: of its own conversation, or an undeclared one of its thread."""
         same = [one for one in found if self._calls[one].hint == record.hint]
         if record.declared.role:
-            return same
+            return [one for one in same if record.hint or self._calls[one].declared.role == record.declared.role]
         return same or [one for one in found if not self._calls[one].declared.role]
 
     def _after(self, previous: int, items: Sequence[Item], record: CallRecord) -> Place:
