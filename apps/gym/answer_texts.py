@@ -112,19 +112,42 @@ def normalize_answer(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", head).casefold().split()).removesuffix(".") + rest
 
 
-def answer_forms(text: str) -> frozenset[str]:
-    """Return the answers, normalised, that verifiers may find in a text, and the whole text.
+def is_same_text(one: str, other: str) -> bool:
+    """Return True if two texts are equal apart from case and white space, or the same JSON, also in a code fence."""
+    if normalize_answer(one) == normalize_answer(other):
+        return True
+    values = [read_json_answer(text) for text in (one, other)]
+    return values[0] is not None and values[0] == values[1]
 
-    JSON is compared by value, also in a code fence.
+
+def is_answer_of(answer: str, text: str) -> bool:
+    """Return True if a verifier may find the answer in the text, or the other way round.
+
+    Both may be whole replies with the same box or labelled answer. Equal last lines alone mean nothing.
     """
-    found = {text, *(extract_answer(text, mode) for mode in (None, *EXTRACTION_MODES))}
-    forms = {form for one in found if one and (form := normalize_answer(one))}
+    read = {normalize_answer(one) for mode in (None, *EXTRACTION_MODES) if (one := extract_answer(text, mode))}
+    meant = _marked(answer)
+    return normalize_answer(answer) in read or normalize_answer(text) in meant or not meant.isdisjoint(_marked(text))
+
+
+def _marked(text: str) -> set[str]:
+    return {normalize_answer(found) for find in (last_boxed, _labelled) if (found := find(text))}
+
+
+def _labelled(text: str) -> str | None:
+    matches = _FINAL_ANSWER.findall(text)
+    return matches[-1].strip("* ") if matches else None
+
+
+def read_json_answer(text: str) -> str | None:
+    """Return JSON of an object or a list with sorted keys, None for other texts. It may be in a code fence."""
     fenced = _FENCE.fullmatch(text.strip())
     bare = fenced["content"] if fenced else text.strip()
-    if bare[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            forms.add(json.dumps(json.loads(bare), sort_keys=True))
-    return frozenset(forms)
+    if bare[:1] not in ("{", "["):
+        return None
+    with suppress(ValueError, RecursionError):
+        return json.dumps(json.loads(bare), sort_keys=True)
+    return None
 
 
 def holds_answer(text: str, answer: str) -> bool:

@@ -14,17 +14,24 @@ from tests.rollouts.work import serve_chat
 
 @dataclass(frozen=True)
 class Reply:
-    """A text, a call of a tool, or both."""
+    """A text, a call of a tool, or both. `also` has further calls of the same reply."""
 
     text: str = ""
     tool: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
+    also: tuple["Reply", ...] = ()
 
     def message(self, number: int) -> dict[str, Any]:
         if not self.tool:
             return {"content": self.text}
-        function = {"name": self.tool, "arguments": json.dumps(self.arguments)}
-        calls = [{"id": f"call_{number}", "type": "function", "function": function}]
+        calls = [
+            {
+                "id": f"call_{number}_{place}",
+                "type": "function",
+                "function": {"name": one.tool, "arguments": json.dumps(one.arguments)},
+            }
+            for place, one in enumerate((self, *self.also))
+        ]
         return {"content": self.text or None, "tool_calls": calls}
 
 
@@ -56,7 +63,7 @@ async def scripted_model(replies: Sequence[Reply], aside: Reply | None = None) -
             choice = {"index": 0, "message": {"role": "assistant", **spoken}, "finish_reason": finish}
             return web.json_response({"id": "c", "model": "scripted", "choices": [choice], "usage": usage})
         if reply.tool:
-            spoken["tool_calls"] = [{"index": 0, **spoken["tool_calls"][0]}]
+            spoken["tool_calls"] = [{"index": place, **call} for place, call in enumerate(spoken["tool_calls"])]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for chunk in (

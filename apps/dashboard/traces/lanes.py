@@ -73,7 +73,7 @@ class Lanes:
         self._calls = {number: event for number, (_, event) in sorted(found.items())}
         self._seqs = {number: seq for number, (seq, _) in sorted(found.items())}
         self._graph = TraceGraph([*self._calls.values(), *ends])
-        self._authors = Authors(self._calls.values())
+        self._authors = Authors(self._calls)
         self._requests: dict[int, CallResults] = defaultdict(CallResults)
         self._replies: dict[int, CallResults] = defaultdict(CallResults)
         self._claimed: set[int] = set()
@@ -104,7 +104,7 @@ class Lanes:
             request=self._requests[number],
             reply=self._replies[number],
             repeats_request=self._is_repeated(call),
-            authors=self._authors.of(call.items_in),
+            authors=self._authors.of(call.items_in, number),
         )
 
     def main_path(self) -> tuple[MainPath, int | None]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from apps.gym.exporters.branches import BRANCHES, MANY, find_leaves
-from apps.gym.exporters.protocol import Attempt, Format, Options, Row
+from apps.gym.exporters.branches import BRANCHES, find_leaves
+from apps.gym.exporters.protocol import MANY, Attempt, Format, Options, Row
 from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import Item, call_arguments, is_by_model, item_type, join_parts, text_of

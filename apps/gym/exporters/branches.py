@@ -8,12 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Row
+from apps.gym.exporters.protocol import MANY, Attempt, Feature, Format, Options, Row
 from apps.gym.traces.graph import TraceGraph
 
 BRANCHES = ("main", "conversation", "all", "longest")
-MANY = frozenset({"conversation", "all"})
-"""Branches with several rows."""
 _COLUMNS: dict[str, Feature] = {"segment": "int64", "lineage": "int64", "weight": "float64"}
 _SOURCES = {"demonstrations", "labels", "scored"}
 

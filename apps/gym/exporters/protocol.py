@@ -255,6 +255,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.5
 
 
+MANY = frozenset({"conversation", "all"})
+"""Branches with several rows."""
+
+
 class OptionRefused(Exception):
     """Raised for an invalid option, named in `option`. The message gives the reason and a remedy."""
 

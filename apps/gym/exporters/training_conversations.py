@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row, TaskPrompt
+from apps.gym.exporters.protocol import MANY, Attempt, Feature, Options, Preference, Row, TaskPrompt
 from apps.gym.loadable import holds_only_exact
 from apps.gym.tasks.expected_answers import ANSWER_FIELDS
 from apps.gym.traces.authorship import FOREIGN
@@ -79,17 +79,17 @@ def read_conversation(
         tools=tools,
         resent=resent,
         foreign=foreign,
-        repeated=_find_repeated(attempt, completion, resent) if attempt.masked else frozenset(),
+        repeated=_find_repeated(attempt, completion, resent) if options.branches in MANY else frozenset(),
     )
 
 
 def _find_repeated(attempt: Attempt, completion: list[Message], resent: frozenset[int]) -> frozenset[int]:
-    """Return the positions, from the end, of the turns of masked calls."""
+    """Return the positions, from the end, of turns that other rows train: those of masked calls, and resent ones."""
     calls = [event for event in attempt.events if isinstance(event, ModelCall)]
     written = [number for number, call in enumerate(calls, start=1) if call.items]
     places = [len(completion) - place for place, one in enumerate(completion) if one["role"] == "assistant"]
     own = [place for place in places if place not in resent]
-    return frozenset(place for number, place in zip(written, own, strict=False) if number in attempt.masked)
+    return resent | {place for number, place in zip(written, own, strict=False) if number in attempt.masked}
 
 
 @lru_cache(maxsize=64)
@@ -123,8 +123,9 @@ def attempt_conversation(
 def marked_messages(conversation: Conversation, key: str, value: int | bool) -> list[Message]:
     """Return all messages. Turns that the model did not write, or that another row trains, have `key` as `value`."""
     messages = [*conversation.prompt, *conversation.completion]
+    unmarked = conversation.foreign | conversation.repeated
     return [
-        {**message, key: value} if conversation.is_in(conversation.foreign | conversation.repeated, place) else message
+        {**message, key: value} if conversation.is_in(unmarked, place) else message
         for place, message in enumerate(messages)
     ]
 

@@ -6,6 +6,7 @@ of the model have no digest, because many clients do not send them back.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -13,9 +14,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from apps.gym.traces.courses import canonical_arguments
-from apps.gym.traces.items import Item, item_type
+from apps.gym.traces.items import Item, call_arguments, inner_values, item_type, text_of
 
 _IGNORED_KEYS = {"id", "status", "cache_control"}
+SHORTEST_TEXT = 4
+"""Shorter bare texts are no evidence that a turn was written by a call."""
+_NOT_WORDS = re.compile(r"[\W_]+")
 _TEXT_PARTS = {"input_text", "output_text", "text"}
 _START = b"\0" * 16
 
@@ -82,6 +86,14 @@ def chain(before: bytes, digest: bytes) -> bytes:
 def digest_of(value: Any) -> bytes:
     """Return the digest of a JSON value. The order of keys does not matter."""
     return blake2b(_dump(value), digest_size=16).digest()
+
+
+def bare_text(item: Item) -> str:
+    """Return the letters and digits of a text, or of the arguments of a call, in lower case."""
+    text = text_of(item)
+    if item_type(item) == "function_call":
+        text = "".join(map(str, inner_values(call_arguments(item)))) or str(item.get("arguments") or "")
+    return _NOT_WORDS.sub("", text).casefold()
 
 
 def message_texts(item: Item) -> Iterator[str]:

@@ -139,13 +139,28 @@ class TraceGraph:
         return self.calls[call].at + self.calls[call].duration, call
 
     def is_aside(self, call: int) -> bool:
-        """Return True for a call of an auxiliary conversation, or of a subagent that a tool call or a thread began."""
-        root = self.calls[self.path(call)[0]]
-        if self.reason_of(root.call) == "auxiliary":
+        """Return True for an auxiliary conversation, and for a subagent that a tool call, a thread or the client names.
+
+        The first call of a lineage decides for all of them, also after its history was rewritten.
+        """
+        origin = self._origin(call)
+        if self.reason_of(origin.call) == "auxiliary" or origin.declared in ("auxiliary", "subagent"):
             return True
         first = next(iter(self.calls.values()))
-        other_thread = bool(root.thread and first.thread and root.thread != first.thread)
-        return root.root_reason == "subagent" and bool(root.spawned_by or other_thread)
+        other_thread = bool(origin.thread and first.thread and origin.thread != first.thread and not origin.declared)
+        return origin.root_reason == "subagent" and bool(origin.spawned_by or other_thread)
+
+    def is_declared_main(self, call: int) -> bool:
+        """Return True if the client declared the conversation of a call as the main one."""
+        return self._origin(call).declared == "main"
+
+    def _origin(self, call: int) -> ModelCall:
+        return self.calls[self._firsts[self.calls[self.path(call)[0]].lineage]]
+
+    @cached_property
+    def _firsts(self) -> dict[int, int]:
+        """Return the first call of each lineage."""
+        return {event.lineage: call for call, event in reversed(self.calls.items())}
 
     def reason_of(self, root: int) -> RootReason:
         """Return why a root has no parent.
@@ -167,22 +182,23 @@ class TraceGraph:
 
     @cached_property
     def conversation_leaves(self) -> list[int]:
-        """Return the leaves of the main conversation, in order: its segments between edits and compactions.
+        """Return the ends of the segments of the main conversation, in order.
 
-        Forks, other samples of a request, subagents and auxiliary calls are left out.
+        A compaction or an edit of the history replaces the conversation that ended last in its lineage. Forks, other
+        samples of a request, subagents and auxiliary calls are left out.
         """
-        main = self.path(self.main_leaf) if self.main_leaf else []
-        lineages = {self.calls[call].lineage for call in main}
-        sampled = {self.calls[call].retry_of or call for call in main}
-        return [
-            leaf
-            for leaf in sorted({*self.leaves, *main[-1:]})
-            if leaf == self.main_leaf
-            or (
-                self.calls[leaf].lineage in lineages
-                and not any((self.calls[one].retry_of or one) in sampled for one in self.path(leaf) if one not in main)
-            )
-        ]
+        lineages: dict[int, list[int]] = defaultdict(list)
+        for call in sorted(self.effective_calls):
+            lineages[self.calls[call].lineage].append(call)
+        found, covered = [self.main_leaf], set(self.path(self.main_leaf)) if self.main_leaf else set[int]()
+        for leaf in found:
+            for call in self.path(leaf) if leaf else ():
+                event = self.calls[call]
+                before = [one for one in lineages[event.lineage] if one < call and one not in covered]
+                if before and (event.edited or event.root_reason in ("compaction", "rewritten")):
+                    found.append(before[-1])
+                    covered.update(self.path(before[-1]))
+        return sorted(found) if self.main_leaf else []
 
     @cached_property
     def longest_leaf(self) -> int:
@@ -248,7 +264,7 @@ class TraceGraph:
 
     @cached_property
     def _authors(self) -> Authors:
-        return Authors(self.calls[call] for call in sorted(self.effective_calls))
+        return Authors({call: self.calls[call] for call in self.effective_calls})
 
     @cached_property
     def _recorded(self) -> dict[str, list[Numbered]]:
@@ -276,10 +292,11 @@ class _Line:
         """Append a call, after the events that its request adds."""
         began = max(0.0, call.at - call.duration)
         if is_root:
-            self._append(seq, Prompt(items=call.items_in, authors=self._authors_of(call.items_in), at=began))
+            authors = self._authors_of(call.items_in, number)
+            self._append(seq, Prompt(items=call.items_in, authors=authors, at=began))
         else:
             self._cut(call.kept)
-            for answer in self._answers(seq, call.items_in, began):
+            for answer in self._answers(number, seq, call.items_in, began):
                 self._append(*answer)
         packed = None
         if call.tokens is not None:
@@ -308,17 +325,21 @@ class _Line:
             elif isinstance(event, ModelCall) and event.tokens is not None:
                 self._with_tokens.pop()
 
-    def _authors_of(self, items: list[Item]) -> list[str]:
-        return list[str](self._authors.of(items)) if any(map(is_by_model, items)) else []
+    def _authors_of(self, items: list[Item], call: int) -> list[str]:
+        return list[str](self._authors.of(items, call)) if any(map(is_by_model, items)) else []
 
-    def _answers(self, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
+    def _answers(self, number: int, seq: int, items: list[Item], began: float) -> Iterator[Numbered]:
         """Yield the added items of a request as events: tool results, and environment turns for other items."""
+        authors = self._authors_of(items, number)
+        place = 0
         for is_result, run in groupby(items, lambda item: result_text(item) is not None):
+            turn = list(run)
+            written = authors[place : place + len(turn)]
+            place += len(turn)
             if not is_result:
-                turn = list(run)
-                yield seq, EnvironmentTurn(items=turn, authors=self._authors_of(turn), at=began)
+                yield seq, EnvironmentTurn(items=turn, authors=written if any(written) else [], at=began)
                 continue
-            for item in run:
+            for item in turn:
                 yield self._result(seq, str(item.get("call_id", "")), result_text(item) or "", began)
 
     def _result(self, seq: int, call_id: str, output: str, began: float) -> Numbered:

@@ -1,11 +1,12 @@
 """Say how a request changed the conversation that it continues, and find requests whose only message grew."""
 
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.traces.canonical_items import Prefixes, message_texts
+from apps.gym.traces.canonical_items import SHORTEST_TEXT, Prefixes, digest_of, message_texts
 from apps.gym.traces.items import Item, assistant_text, item_type
 
 MAX_EDITS = 8
@@ -17,6 +18,7 @@ MAX_LINE = 200
 MAX_PADS, MAX_PAD, MAX_PAD_LINES = 8, 256 * 1024, 16
 """Scratchpads to remember, characters of each, and lines of the reply."""
 _QUOTE = 40
+_NUMBER = re.compile(r"\b(?=\w*\d)\w+\b")
 _VERBS = {"replace": "replaced", "delete": "dropped", "insert": "added"}
 
 
@@ -42,25 +44,27 @@ def _notes(found: Sequence[tuple[str, int, int, int, int]], size: int) -> Iterat
 
 
 class Openings:
-    """The system prompts so far. Finds those that differ in one line, for example a time or a header of the client."""
+    """The system prompts so far. Two are the same prompt if they only differ in numbers, such as a time or a header."""
 
     def __init__(self) -> None:
-        self._lines: dict[bytes, list[str]] = {}
+        self._known: dict[bytes, tuple[bytes, list[str]]] = {}
+        self._found: dict[bytes, tuple[bytes, list[str]]] = {}
 
-    def add(self, opening: bytes, items: Sequence[Item], prefixes: Prefixes) -> None:
-        if opening not in self._lines:
-            self._lines[opening] = _system_lines(items, prefixes)
+    def find(self, items: Sequence[Item], prefixes: Prefixes) -> tuple[bytes, list[str]]:
+        """Return the first opening that is the same prompt, and notes of the lines that differ from it."""
+        if prefixes.opening not in self._found:
+            self._found[prefixes.opening] = self._compare(items, prefixes)
+        return self._found[prefixes.opening]
 
-    def find(self, items: Sequence[Item], prefixes: Prefixes) -> Iterator[tuple[bytes, list[str]]]:
-        """Yield the opening of a request, then similar ones, each with a note of the line that differs."""
-        yield prefixes.opening, []
-        if prefixes.opening in self._lines or not self._lines:
-            return
+    def _compare(self, items: Sequence[Item], prefixes: Prefixes) -> tuple[bytes, list[str]]:
         mine = _system_lines(items, prefixes)
-        for opening, lines in reversed(self._lines.items()):
-            other = [place for place, pair in enumerate(zip(mine, lines, strict=False)) if pair[0] != pair[1]]
-            if len(lines) == len(mine) > 1 and len(other) == 1:
-                yield opening, [f"line {other[0] + 1} of the system prompt was: {cut(mine[other[0]], MAX_LINE)}"]
+        stem = digest_of([_NUMBER.sub("", line) for line in mine])
+        first, lines = self._known.setdefault(stem, (prefixes.opening, mine))
+        if first == prefixes.opening:
+            return first, []
+        other = [(number, line) for number, line in enumerate(mine, start=1) if [line] != lines[number - 1 : number]]
+        notes = [f"line {number} of the system prompt was: {cut(line, MAX_LINE)}" for number, line in other[:MAX_EDITS]]
+        return first, notes
 
 
 def _system_lines(items: Sequence[Item], prefixes: Prefixes) -> list[str]:
@@ -97,7 +101,9 @@ class Pads:
                 shared = _shared_length(before, text)
                 if shared < PAD_CHARS:
                     continue
-                if shared >= half and said in text[shared:]:
+                # A short reply, for example a letter, is only evidence where the shared text ends.
+                rest = text[shared:].lstrip()
+                if shared >= half and (said in rest if len(said) >= SHORTEST_TEXT else rest.startswith(said)):
                     return call
                 ending = _shared_length(before[shared:][::-1], text[shared:][::-1])
                 if shared + ending >= half and any(line in text for line in lines):

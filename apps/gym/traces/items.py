@@ -59,13 +59,18 @@ def call_arguments(call: Item) -> dict[str, Any] | None:
 
 def argument_texts(call: Item) -> Iterator[str]:
     """Yield the texts in the arguments of a call, also inside lists and objects."""
-    waiting: list[Any] = [call_arguments(call)]
+    return (value for value in inner_values(call_arguments(call)) if isinstance(value, str))
+
+
+def inner_values(value: Any) -> Iterator[Any]:
+    """Yield the texts, numbers and booleans in a JSON value, in order."""
+    waiting = [value]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict | list):
+        if isinstance(value, dict | list):
             waiting += reversed(list(value.values()) if isinstance(value, dict) else value)
+        elif value is not None:
+            yield value
 
 
 def answered_calls(items: list[Item]) -> list[tuple[str, dict[str, Any]]]:

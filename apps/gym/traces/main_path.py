@@ -3,25 +3,31 @@
 It ends at one call, by the first rule that fits:
 
 1. `named`: the call that the agent names in `finish`.
-2. `answer`: the leaf whose reply equals the answer of `finish`, as verifiers find answers in texts. An argument of a
-   tool call may be the answer, too. Of several, the latest.
-3. `contains`: the only leaf whose reply contains the answer, or the latest if all such leaves are of one lineage: each
-   edit of a history leaves an earlier leaf behind.
-4. `earlier`: the latest leaf with a call before it that rule 2 or 3 would choose: the conversation went on after it.
+2. `answer`: a leaf whose reply is the answer of `finish`: the same text or JSON; else a text in which verifiers find
+   the answer; else a tool call or JSON with the answer as a value. Of several, the latest.
+3. `contains`: the leaf whose reply contains the answer. Of several of one lineage, the latest: each edit of a history
+   leaves an earlier leaf behind. The path is ambiguous if other lineages contain it, too, or if there are other ones
+   and it has less than 3 characters.
+4. `earlier`: the latest leaf with a call before it that is the answer, or the only one that contains it: the
+   conversation went on after it.
 5. `latest`: the leaf that completed last. If the agent gave an answer, the path is ambiguous, since no call of it holds
    the answer.
 
-A leaf is a call that no other call continues. Leaves of auxiliary calls and of subagents count only if no other leaf
-fits a rule.
+A leaf is a call that no other call continues. Leaves that the client declared as `main` precede all others. Leaves of
+auxiliary calls and of subagents count only if no other leaf fits the rule.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple, Protocol
 
-from apps.gym.answer_texts import MAX_NORMALIZED, answer_forms, holds_answer, normalize_answer
+from apps.gym.answer_texts import holds_answer, is_answer_of, is_same_text, normalize_answer, read_json_answer
 from apps.gym.traces.events import AgentEnd, ModelCall, TraceUnion
-from apps.gym.traces.items import argument_texts, assistant_text, function_calls
+from apps.gym.traces.items import assistant_text, call_arguments, function_calls, inner_values
+
+SHORTEST_HELD = 3
+"""Characters of an answer that may identify a conversation because only its reply contains it."""
 
 PathReason = Literal["", "named", "answer", "contains", "earlier", "latest"]
 
@@ -32,7 +38,7 @@ WHY_PATH: dict[PathReason, str] = {
     "earlier": "A call before this one wrote the answer of finish.",
     "latest": "This conversation ended last.",
 }
-AMBIGUOUS = "No call wrote the answer of finish, so this may be another conversation."
+AMBIGUOUS = "No call surely wrote the answer of finish, so the agent may mean another conversation."
 
 
 class Graph(Protocol):
@@ -47,6 +53,7 @@ class Graph(Protocol):
     def path(self, call: int) -> list[int]: ...
     def ended_at(self, call: int) -> tuple[float, int]: ...
     def is_aside(self, call: int) -> bool: ...
+    def is_declared_main(self, call: int) -> bool: ...
 
 
 class MainPath(NamedTuple):
@@ -66,58 +73,58 @@ def choose_path(graph: Graph) -> MainPath:
     if not leaves:
         return MainPath(0)
     own = [leaf for leaf in leaves if not graph.is_aside(leaf)]
+    own = [leaf for leaf in own if graph.is_declared_main(leaf)] or own
     answer = end.answer.strip() if end is not None else ""
     if graph.is_line or not answer:
         return MainPath((own or leaves)[-1], "latest" if len(leaves) > 1 else "")
-    texts = _Texts(graph, answer)
-    for candidates in (own, [leaf for leaf in leaves if leaf not in own]):
-        if found := _find(candidates, texts, graph.path):
-            return found
-    return MainPath((own or leaves)[-1], "latest", ambiguous=True)
+    groups = [own, [leaf for leaf in leaves if leaf not in own]]
+    found = next(_find(graph, groups, answer), None)
+    return found or MainPath((own or leaves)[-1], "latest", ambiguous=True)
 
 
-def _find(leaves: list[int], texts: "_Texts", path: Callable[[int], list[int]]) -> MainPath | None:
-    if equal := [leaf for leaf in leaves if texts.equals(leaf)]:
-        return MainPath(equal[-1], "answer")
-    if texts.of_one_lineage(holding := [leaf for leaf in leaves if texts.contains(leaf)]):
-        return MainPath(holding[-1], "contains")
-    for holds in (texts.equals, texts.contains):
-        known = cache(holds)  # Paths share calls.
-        earlier = [leaf for leaf in leaves if any(map(known, path(leaf)[:-1]))]
-        if earlier and (holds == texts.equals or texts.of_one_lineage(earlier)):
-            return MainPath(earlier[-1], "earlier")
-    return None
+def _find(graph: Graph, groups: list[list[int]], answer: str) -> Iterator[MainPath]:
+    """Yield the paths that fit the rules 2 to 4, best first."""
+    tests: list[Callable[[int], bool]] = [
+        cache(lambda call: any(is_same_text(text, answer) for text in _texts(graph.calls[call]))),
+        cache(lambda call: any(is_answer_of(answer, text) for text in _texts(graph.calls[call]))),
+        cache(lambda call: any(is_same_text(value, answer) for value in _values(graph.calls[call]))),
+    ]
+    for is_answer in tests:
+        for leaves in groups:
+            if equal := [leaf for leaf in leaves if is_answer(leaf)]:
+                yield MainPath(equal[-1], "answer")
+    short = normalize_answer(answer)
+
+    @cache
+    def holds(call: int) -> bool:
+        written = (*_texts(graph.calls[call]), *_values(graph.calls[call]))
+        return any(holds_answer(normalize_answer(text), short) for text in written)
+
+    holding = [leaf for leaves in groups for leaf in leaves if holds(leaf)]
+    for leaves in groups:
+        if own := [leaf for leaf in leaves if leaf in holding]:
+            lineages, others = ({graph.calls[leaf].lineage for leaf in some} for some in (own, leaves))
+            is_clear = len(lineages) == 1 and (len(short) >= SHORTEST_HELD or len(others) == 1)
+            yield MainPath(own[-1], "contains", ambiguous=not is_clear)
+    tests.append(holds)
+    for is_answer in tests:
+        for leaves in groups:
+            earlier = [leaf for leaf in leaves if any(map(is_answer, graph.path(leaf)[:-1]))]
+            lineages = {graph.calls[leaf].lineage for leaf in earlier}
+            if earlier and (is_answer != holds or len(lineages) == 1):
+                yield MainPath(earlier[-1], "earlier")
 
 
-class _Texts:
-    """Compares an answer with what calls wrote."""
+def _texts(call: ModelCall) -> Iterator[str]:
+    if text := assistant_text(call.items):
+        yield text
 
-    def __init__(self, graph: Graph, answer: str) -> None:
-        self._graph = graph
-        self._forms = answer_forms(answer)
-        self._answer = normalize_answer(answer)
 
-    def equals(self, call: int) -> bool:
-        return any(
-            not self._forms.isdisjoint(answer_forms(text)) for text in self._written(call) if self._may_equal(text)
-        )
-
-    def _may_equal(self, text: str) -> bool:
-        """Return False if a text cannot contain the answer. Only markup and JSON have forms that the text does not."""
-        if len(text) > MAX_NORMALIZED or "\\" in text or text.lstrip().startswith(("{", "[", "`")):
-            return True
-        normalized = normalize_answer(text)
-        return any(form in normalized for form in self._forms)
-
-    def contains(self, call: int) -> bool:
-        return any(holds_answer(normalize_answer(text), self._answer) for text in self._written(call))
-
-    def of_one_lineage(self, leaves: list[int]) -> bool:
-        return len({self._graph.calls[leaf].lineage for leaf in leaves}) == 1
-
-    def _written(self, call: int) -> Iterator[str]:
-        items: Sequence[dict[str, object]] = self._graph.calls[call].items
-        if text := assistant_text(list(items)):
-            yield text
-        for one in function_calls(list(items)):
-            yield from argument_texts(one)
+def _values(call: ModelCall) -> Iterator[str]:
+    """Yield the values in tool calls and JSON of a reply, and whole arguments, as texts."""
+    told = [call_arguments(one) for one in function_calls(call.items)]
+    told += [json.loads(found) for text in _texts(call) if (found := read_json_answer(text))]
+    for value in told:
+        for one in inner_values(value):
+            yield one if isinstance(one, str) else json.dumps(one)
+        yield json.dumps(value)

@@ -9,7 +9,7 @@ copies. The tools do not matter: a continued conversation may offer others.
   there were several to choose from, the place is marked ambiguous.
 - The first child continues the lineage of its parent. Further children, and children on another thread, fork a new one,
   unless they repeat a later reply of that lineage, or the client names the same thread: then it edited the history.
-- The text beside tool calls may be missing, and one line of the system prompt may differ. Notes in `edited` say so.
+- The text beside tool calls may be missing, and numbers in the system prompt may differ. Notes in `edited` say so.
 - A client may declare the name and the role of a conversation. Then only its own calls are parents.
 - A call without parent is a root, see apps.gym.traces.root_reasons.
 - If the client names the previous call, that call is the parent without a search. If the system prompt changed since,
@@ -27,9 +27,18 @@ from typing import NamedTuple
 import msgspec
 
 from apps.gym.traces.call_records import NOTHING, CallRecord, Declared, Place
-from apps.gym.traces.canonical_items import Prefixes, chain, digest_of, has_digest, hash_prefixes, item_digest
+from apps.gym.traces.canonical_items import (
+    SHORTEST_TEXT,
+    Prefixes,
+    bare_text,
+    chain,
+    digest_of,
+    has_digest,
+    hash_prefixes,
+    item_digest,
+)
 from apps.gym.traces.history_edits import Openings, describe_edits
-from apps.gym.traces.items import Item, Tool, item_type
+from apps.gym.traces.items import Item, Tool, is_by_model, item_type
 from apps.gym.traces.root_reasons import RootRules
 from apps.gym.traces.tokens import TokenCapture
 
@@ -76,8 +85,8 @@ class ParentFinder:
         named = [declared.role, hint] if declared.role else []
         key = digest_of([prefixes.opening.hex(), prefixes.hashes[-1].hex(), offered.hex(), previous, *named])
         twin = self._requests.get(key, 0)
-        record = CallRecord(opening=prefixes.opening, tools=offered, hint=hint, request=key, body=prefixes)
-        record.declared = declared
+        opening, stamped = self._openings.find(items, prefixes)
+        record = CallRecord(opening=opening, tools=offered, hint=hint, request=key, body=prefixes, declared=declared)
         if twin:
             place: Place | None = self._repeat(twin, items, record)
         else:
@@ -86,7 +95,6 @@ class ParentFinder:
             place = self._root(items, record)
         self._requests.setdefault(key, self._last)
         self._calls[self._last] = record
-        self._openings.add(record.opening, items, prefixes)
         before = self._calls[place.parent].tools if place.parent else self._session_tools
         record.place = msgspec.structs.replace(
             place,
@@ -94,6 +102,7 @@ class ParentFinder:
             thread=self._threads.setdefault(hint, len(self._threads)),
             previous=previous,
             declared=declared.role,
+            edited=[*(stamped if place.parent else []), *place.edited],
         )
         record.lineage = place.lineage
         return record.place
@@ -115,7 +124,8 @@ class ParentFinder:
         bare = [digest for kind, digest in kept if kind != "message"]
         if 0 < len(bare) < len(said):
             self._bare[record.opening + reduce(chain, bare, prefixes.hashes[-1])].append(call)
-        self._tips[record.lineage] = _Tip([*prefixes.digests, *said], frozenset(said))
+        bare_texts = frozenset(text for item in reply if len(text := bare_text(item)) >= SHORTEST_TEXT)
+        self._tips[record.lineage] = _Tip([*prefixes.digests, *said], frozenset(said), bare_texts)
         self._roots.complete(call, record, hashes, [*prefixes.digests[record.matched :], *said], reply)
         if tokens is not None and tokens.generation:
             self._tokens.add(call, tokens.ids)
@@ -154,35 +164,35 @@ class ParentFinder:
     def _search(self, items: Sequence[Item], record: CallRecord) -> Place | None:
         """Return the place after the longest known conversation, or None."""
         assert record.body is not None
-        for opening, changed in self._openings.find(items, record.body):
-            for count in range(len(record.body.digests), 0, -1):
-                key = opening + record.body.hashes[count]
-                found = self._conversations.get(key)
-                edited = list(changed)
-                if not found and (found := self._bare.get(key)):
-                    edited.append("dropped the text beside tool calls")
-                if found:
-                    same = [one for one in found if self._calls[one].hint == record.hint]
-                    found = same if record.declared.role else same or found
-                if found:
-                    record.opening = opening
-                    return self._child(found[-1], count, items, record, edited, ambiguous=len(found) > 1)
+        for count in range(len(record.body.digests), 0, -1):
+            key = record.opening + record.body.hashes[count]
+            edited = []
+            found = self._conversations.get(key)
+            if not found and (found := self._bare.get(key)):
+                edited.append("dropped the text beside tool calls")
+            if found := self._choose(found or [], record):
+                return self._child(found[-1], count, items, record, edited, ambiguous=len(found) > 1)
         return None
+
+    def _choose(self, found: list[int], record: CallRecord) -> list[int]:
+        """Return the calls that a record may continue: of its own conversation, or an undeclared one of its thread."""
+        same = [one for one in found if self._calls[one].hint == record.hint]
+        if record.declared.role:
+            return [one for one in same if record.hint or self._calls[one].declared.role == record.declared.role]
+        return same or [one for one in found if not self._calls[one].declared.role]
 
     def _after(self, previous: int, items: Sequence[Item], record: CallRecord) -> Place:
         """Return the place after the call that the client names."""
         before, body = self._calls[previous], record.body
         assert body is not None
         end = body.hashes[before.depth] if before.depth < len(body.hashes) else b""
-        for opening, changed in self._openings.find(items, body):
-            if previous in self._conversations.get(opening + end, ()):
-                record.opening = opening
-                return self._child(previous, before.depth, items, record, changed)
+        if previous in self._conversations.get(record.opening + end, ()):
+            return self._child(previous, before.depth, items, record, [])
         record.root_reason, record.shape = "rewritten", _shape(items)
         return Place(
             call=self._last,
             items_in=list(items),
-            lineage=self._lineage_after(previous, record)[0],
+            lineage=self._lineage_after(previous, items, record)[0],
             root_reason="rewritten",
             edited=["changed the system prompt"],
         )
@@ -201,7 +211,7 @@ class ParentFinder:
         before = self._calls[parent]
         record.matched, record.parent, record.kept = count, parent, before.size
         record.shape = _shape(items)
-        lineage, edits = self._lineage_after(parent, record)
+        lineage, edits = self._lineage_after(parent, items, record)
         return Place(
             call=self._last,
             parent=parent,
@@ -212,7 +222,7 @@ class ParentFinder:
             edited=[*edited, *edits],
         )
 
-    def _lineage_after(self, parent: int, record: CallRecord) -> tuple[int, list[str]]:
+    def _lineage_after(self, parent: int, items: Sequence[Item], record: CallRecord) -> tuple[int, list[str]]:
         """Return the lineage of a child, and what it edited in the conversation of its parent's lineage.
 
         It is the parent's lineage for the first child of the parent and its retries, for a request that repeats a
@@ -230,7 +240,10 @@ class ParentFinder:
         tip = self._tips.get(before.lineage)
         assert record.body is not None
         running = (one for one in self._calls.values() if one.in_flight and one.lineage == before.lineage)
-        repeats = tip and not tip.said.isdisjoint(record.body.digests[record.matched :])
+        repeats = tip and (
+            not tip.said.isdisjoint(record.body.digests[record.matched :])
+            or any(is_by_model(item) and bare_text(item) in tip.bare for item in items)
+        )
         if other_thread or not tip or not (repeats or (record.hint and not any(running))):
             return self._next_lineage(), []
         return before.lineage, describe_edits(tip.digests, record.body.digests)
@@ -267,7 +280,7 @@ class ParentFinder:
             return
         record.matched, record.parent, record.kept = before.depth, parent, before.size
         record.root_reason, record.spawned_by = "", 0
-        record.lineage, edited = self._lineage_after(parent, record)
+        record.lineage, edited = self._lineage_after(parent, place.items_in, record)
         record.place = msgspec.structs.replace(
             place,
             parent=parent,
@@ -281,10 +294,11 @@ class ParentFinder:
 
 
 class _Tip(NamedTuple):
-    """The latest conversation of a lineage: the digests of all its items, and those of its last reply."""
+    """The latest conversation of a lineage: the digests of all items, and digests and bare texts of its last reply."""
 
     digests: list[bytes]
     said: frozenset[bytes]
+    bare: frozenset[str]
 
 
 def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:

@@ -22,7 +22,8 @@ from apps.gym.traces.tokens import TokenCapture, TokensUnreadable
 def relink(events: Sequence[TraceUnion]) -> dict[int, ModelCall]:
     """Return the calls whose links change, by position in `events`. A linear trace has none."""
     graph = TraceGraph(events)
-    if graph.is_line:
+    # A request with such a note cannot be built again, and its links are those of current rules.
+    if graph.is_line or any(call.edited for call in graph.calls.values()):
         return {}
     replays = (_replay(graph, threads) for threads in _threads(graph))
     places = next(replays)
