@@ -125,9 +125,11 @@ def is_answer_of(answer: str, text: str) -> bool:
 
     Both may be whole replies with the same box or labelled answer. Equal last lines alone mean nothing.
     """
+    meant, short = _marked(answer), normalize_answer(answer)
+    if not meant and "\\" not in text and len(text) <= MAX_NORMALIZED and short not in normalize_answer(text):
+        return False  # Fast path: without markup, verifiers find only parts of the text.
     read = {normalize_answer(one) for mode in (None, *EXTRACTION_MODES) if (one := extract_answer(text, mode))}
-    meant = _marked(answer)
-    return normalize_answer(answer) in read or normalize_answer(text) in meant or not meant.isdisjoint(_marked(text))
+    return short in read or normalize_answer(text) in meant or not meant.isdisjoint(_marked(text))
 
 
 def _marked(text: str) -> set[str]:
