@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.gym.traces.call_records import Declared
 from apps.gym.traces.canonical_items import item_digest
 from apps.gym.traces.events import (
     AgentEnd,
@@ -282,7 +283,8 @@ def planned_and_executed():
         ("42", (2, "answer", False)),
         ("The answer is \\boxed{42}", (2, "answer", False)),
         ("Count with ls.", (1, "answer", False)),
-        ("ls", (1, "contains", False)),
+        ("ls", (1, "contains", True)),
+        ("count with", (1, "contains", False)),
         ("", (2, "latest", False)),
         ("43", (2, "latest", True)),
     ],
@@ -300,7 +302,7 @@ def test_the_latest_of_several_calls_that_contain_the_answer_counts_within_one_c
     assert [call.lineage for call in recorder.events if isinstance(call, ModelCall)] == [1, 1, 1]
     assert finished(recorder, "42").main_path == (3, "contains", False)
     recorder.call([message("system", "You check."), message("user", "Fine?")], [said("Yes, 42 is fine.")], tools=[])
-    assert finished(recorder, "42").main_path == (4, "latest", True)
+    assert finished(recorder, "42").main_path == (4, "contains", True)
 
 
 def test_an_argument_of_a_last_tool_call_is_an_answer():
@@ -355,7 +357,54 @@ def test_turns_in_requests_have_their_authors():
     reworded = [said("He said 'three' of them."), asked("c1"), answered("c1")]
     recorder.call([SYSTEM, TASK, *invented, *reworded], [said("Three.")])
     prompt = TraceGraph(recorder.events).main[1]
-    assert prompt.authors == ["", "", "injected", "", "rerendered", "sampled", ""]
+    assert prompt.authors == ["", "", "injected", "", "rerendered", "rerendered", ""]
     turned = [said("Understood, I will begin."), said("I call run with {}"), message("user", "ok")]
     authors = TraceGraph(recorder.events)._authors
-    assert authors.of(turned) == ["injected", "injected", ""]
+    assert authors.of(turned, 3) == ["injected", "injected", ""]
+    whole = [said('He said "three" of them.'), asked("c1"), answered("c1"), said("Three."), message("user", "Sure?")]
+    assert authors.of(whole, 3) == ["sampled", "sampled", "", "sampled", ""]
+    # Of two equal turns, the last is the reply; before the call, there is none.
+    assert authors.of([said("Three."), message("user", "?"), said("Three.")], 3) == ["rerendered", "", "sampled"]
+    assert authors.of([said("Three.")], 1) == ["injected"]
+
+
+def declared_calls(*calls):
+    """Return the events of calls of (conversation, role, request, reply)."""
+    recorder = Recorder(tools=[])
+    for name, role, request, reply in calls:
+        place = recorder.finder.place_request(request, [], name, declared=Declared(role))
+        recorder._requests[place.call] = request
+        recorder._arrived[place.call] = float(place.call)
+        recorder.complete(place.call, [said(reply)])
+    return recorder
+
+
+def test_auxiliary_conversations_stay_aside_when_they_are_rewritten():
+    asks = [[message("system", "You check."), message("user", f"Is {n} safe?")] for n in ("this", "that one")]
+    guards = [("guard", "auxiliary", ask, "no") for ask in asks]
+    recorder = declared_calls(("work", "main", [SYSTEM, TASK], "Done."), *guards)
+    assert finished(recorder).main_path.leaf == 1
+    assert finished(recorder, "no").main_path == (3, "answer", False)
+
+
+def test_a_name_alone_makes_no_conversation_auxiliary():
+    plan = ("planner", "conversation", [message("system", "You plan."), TASK], "List, count.")
+    work = ("worker", "conversation", [SYSTEM, message("user", "List, count.")], "4")
+    assert finished(declared_calls(plan, work)).main_path.leaf == 2
+    assert finished(declared_calls(plan, work), "4").main_path == (2, "answer", False)
+
+
+def test_values_of_a_structured_answer_are_answers():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [asked("c1", '{"count": 4, "ok": true}', name="final_result")])
+    for answer in ("4", "true", '{"ok": true, "count": 4}'):
+        assert finished(recorder, answer).main_path == (1, "answer", False)
+
+
+def test_an_abandoned_fork_is_no_segment_of_the_conversation():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("three")])
+    recorder.call([SYSTEM, TASK, said("three"), message("user", "Title?")], [said("Files")])
+    recorder.call([SYSTEM, TASK, said("three"), message("user", "As a number.")], [said("3")])
+    graph = finished(recorder, "3")
+    assert (graph.leaves, graph.main_leaf, graph.conversation_leaves) == ([2, 3], 3, [3])

@@ -188,8 +188,8 @@ def test_a_summary_of_the_conversation_is_a_compaction_that_continues_the_lineag
 
 def test_a_changed_system_prompt_before_an_extended_conversation_is_rewritten():
     recorder = Recorder()
-    recorder.call([message("system", "It is 10:00."), TASK], [asked("c1")])
-    place = recorder.arrive([message("system", "It is 10:01."), TASK, asked("c1"), answered("c1")])
+    recorder.call([message("system", "It is morning."), TASK], [asked("c1")])
+    place = recorder.arrive([message("system", "It is noon."), TASK, asked("c1"), answered("c1")])
     assert (place.root_reason, place.lineage) == ("rewritten", 1)
 
 
@@ -346,7 +346,7 @@ def test_a_declared_scratchpad_is_no_compaction_if_its_system_prompt_changes():
     assert (place.root_reason, place.lineage) == ("rewritten", 1)
 
 
-def test_one_line_of_the_system_prompt_may_change_with_each_request():
+def test_numbers_in_the_system_prompt_may_change_with_each_request():
     recorder = Recorder()
 
     def system(stamp):
@@ -361,10 +361,11 @@ def test_one_line_of_the_system_prompt_may_change_with_each_request():
     assert (recorder.arrive(more).parent, recorder.arrive([system("00004"), message("user", "New.")]).parent) == (2, 0)
 
 
-def test_a_system_prompt_with_two_other_lines_is_another_one():
+def test_a_system_prompt_with_other_words_is_another_one():
     recorder = Recorder()
-    recorder.call([message("system", "a: 1\nb: 1\nYou are an agent."), TASK], [asked("c1")])
-    place = recorder.arrive([message("system", "a: 2\nb: 2\nYou are an agent."), TASK, asked("c1"), answered("c1")])
+    recorder.call([message("system", "You are the planner.\nYou work on files."), TASK], [asked("c1")])
+    other = message("system", "You are the executor.\nYou work on files.")
+    place = recorder.arrive([other, TASK, asked("c1"), answered("c1")])
     assert (place.parent, place.root_reason) == (0, "rewritten")
 
 
@@ -455,3 +456,50 @@ def test_a_transcript_with_arguments_of_several_calls_is_no_delegated_task(text,
         items = [*items, call, answered(f"c{number}")]
     root = recorder.call([message("system", "Summarize."), message("user", text)], [said(SUMMARY)], tools=[])
     assert (root.root_reason, root.spawned_by) == (reason, spawned_by)
+
+
+def test_a_changing_time_and_an_edit_of_the_history_are_one_conversation():
+    recorder = Recorder()
+
+    def system(minute):
+        return message("system", f"You are an agent.\nCurrent time: 10:0{minute}")
+
+    history = [TASK]
+    for number in range(4):
+        recorder.call([system(number), *history[:1], *history[-2:]][: len(history) + 1], [asked(f"c{number}")])
+        history += [asked(f"c{number}"), answered(f"c{number}", f"the result {number}")]
+    assert {event.lineage for event in recorder.events[1:]} == {1}
+
+
+def test_stripped_replies_are_edits_of_one_conversation():
+    recorder = Recorder(tools=[])
+    history = [SYSTEM, TASK]
+    for number in range(4):
+        text = f"I am at step {number} of the plan.\n"
+        event = recorder.call(history, [said(text)], tools=[])
+        assert event.lineage == 1
+        history = [*history, said(text.strip()), message("user", f"Go on with {number}.")]
+
+
+def test_declared_conversations_keep_apart():
+    finder = ParentFinder([TOOL])
+
+    def call(items, hint, role, parent=""):
+        place = finder.place_request(items, [], hint, declared=Declared(role, parent))
+        finder.complete(place.call, [said("No.")])
+        return place
+
+    assert call([SYSTEM, TASK], "work", "conversation").root_reason == "first"
+    guards = [call([SYSTEM, message("user", f"Is {n} safe?")], "", "auxiliary") for n in range(2)]
+    assert [(one.root_reason, one.lineage) for one in guards] == [("auxiliary", 2), ("auxiliary", 3)]
+    other = finder.place_request([SYSTEM, TASK, said("No."), message("user", "Sure?")], [])
+    assert other.parent == 0
+
+
+def test_a_hand_off_with_the_text_of_the_user_continues_the_conversation():
+    recorder = Recorder()
+    transfer = asked("c1", json.dumps({"request": TASK["content"]}), name="transfer_to_expert")
+    recorder.call([SYSTEM, TASK], [transfer])
+    expert = [message("system", "You are an expert."), TASK, transfer, answered("c1", "transferred")]
+    place = recorder.arrive(expert, tools=[{**TOOL, "name": "refund"}])
+    assert (place.root_reason, place.lineage, place.spawned_by) == ("rewritten", 1, 0)

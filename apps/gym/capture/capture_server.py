@@ -191,7 +191,7 @@ def read_links(headers: Mapping[str, str]) -> dict[str, Any]:
         roles = ", ".join(filter(None, get_args(Role)))
         raise CallRefused(400, f"x-gymweb-role is {cut(role, 40)!r}. Choose one of: {roles}.", "invalid_request")
     if name or role:
-        return {"hint": name or role, "declared": Declared(cast("Role", role or "conversation"), parent)}
+        return {"hint": name, "declared": Declared(cast("Role", role or "conversation"), parent)}
     return {"hint": next((headers[name] for name in _THREAD_HEADERS if name in headers), "")}
 
 

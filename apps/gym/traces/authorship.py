@@ -69,7 +69,9 @@ class Authors:
         return None
 
     def _reworded(self, item: Item, call: int) -> Author:
-        words = bare_text(item)
+        words, digest = bare_text(item), item_digest(item)
+        if any(digest in reply for number, reply in self._replies.items() if number < call):
+            return "rerendered"
         texts = {text for number, known in self._texts.items() if number < call for text in known}
         is_known = any(one in words for one in texts) or (
             len(words) >= SHORTEST_TEXT and any(words in one for one in texts)

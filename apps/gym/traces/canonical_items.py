@@ -37,17 +37,20 @@ class Prefixes(NamedTuple):
     digests: list[bytes]
 
 
+def has_digest(item: Item) -> bool:
+    """Return False for an item that clients may leave out: reasoning, and empty texts of the model."""
+    is_reply = item.get("role") == "assistant" and item_type(item) == "message"
+    return bool(_content(item.get("content"))) if is_reply else item_type(item) != "reasoning"
+
+
 def item_digest(item: Item) -> bytes | None:
     """Return 16 bytes, or None for an item that clients may leave out."""
     kind = item_type(item)
     value: list[Any]
-    if kind == "reasoning":
+    if not has_digest(item):
         return None
     if kind == "message":
-        role, content = _role(item), _content(item.get("content"))
-        if role == "assistant" and not content:
-            return None
-        value = [kind, role, item.get("name"), content]
+        value = [kind, _role(item), item.get("name"), _content(item.get("content"))]
     elif kind == "function_call":
         value = [kind, item.get("call_id"), item.get("name"), canonical_arguments(item.get("arguments") or "{}")]
     elif kind == "function_call_output":

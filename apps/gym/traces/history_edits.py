@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.traces.canonical_items import Prefixes, digest_of, message_texts
+from apps.gym.traces.canonical_items import SHORTEST_TEXT, Prefixes, digest_of, message_texts
 from apps.gym.traces.items import Item, assistant_text, item_type
 
 MAX_EDITS = 8
@@ -101,7 +101,9 @@ class Pads:
                 shared = _shared_length(before, text)
                 if shared < PAD_CHARS:
                     continue
-                if shared >= half and said in text[shared:]:
+                # A short reply, for example a letter, is only evidence where the shared text ends.
+                rest = text[shared:].lstrip()
+                if shared >= half and (said in rest if len(said) >= SHORTEST_TEXT else rest.startswith(said)):
                     return call
                 ending = _shared_length(before[shared:][::-1], text[shared:][::-1])
                 if shared + ending >= half and any(line in text for line in lines):

@@ -6,8 +6,8 @@ It ends at one call, by the first rule that fits:
 2. `answer`: a leaf whose reply is the answer of `finish`: the same text or JSON; else a text in which verifiers find
    the answer; else a tool call or JSON with the answer as a value. Of several, the latest.
 3. `contains`: the leaf whose reply contains the answer. Of several of one lineage, the latest: each edit of a history
-   leaves an earlier leaf behind. If other lineages contain it, too, or it has less than 3 characters, the path is
-   ambiguous.
+   leaves an earlier leaf behind. The path is ambiguous if other lineages contain it, too, or if there are other ones
+   and it has less than 3 characters.
 4. `earlier`: the latest leaf with a call before it that is the answer, or the only one that contains it: the
    conversation went on after it.
 5. `latest`: the leaf that completed last. If the agent gave an answer, the path is ambiguous, since no call of it holds
@@ -103,7 +103,8 @@ def _find(graph: Graph, groups: list[list[int]], answer: str) -> Iterator[MainPa
     holding = [leaf for leaves in groups for leaf in leaves if holds(leaf)]
     for leaves in groups:
         if own := [leaf for leaf in leaves if leaf in holding]:
-            is_clear = len({graph.calls[leaf].lineage for leaf in own}) == 1 and len(short) >= SHORTEST_HELD
+            lineages, others = ({graph.calls[leaf].lineage for leaf in some} for some in (own, leaves))
+            is_clear = len(lineages) == 1 and (len(short) >= SHORTEST_HELD or len(others) == 1)
             yield MainPath(own[-1], "contains", ambiguous=not is_clear)
     tests.append(holds)
     for is_answer in tests:

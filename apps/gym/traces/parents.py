@@ -33,6 +33,7 @@ from apps.gym.traces.canonical_items import (
     bare_text,
     chain,
     digest_of,
+    has_digest,
     hash_prefixes,
     item_digest,
 )
@@ -177,7 +178,7 @@ class ParentFinder:
         """Return the calls that a record may continue: of its own conversation, or an undeclared one of its thread."""
         same = [one for one in found if self._calls[one].hint == record.hint]
         if record.declared.role:
-            return same
+            return [one for one in same if record.hint or self._calls[one].declared.role == record.declared.role]
         return same or [one for one in found if not self._calls[one].declared.role]
 
     def _after(self, previous: int, items: Sequence[Item], record: CallRecord) -> Place:
@@ -303,7 +304,7 @@ class _Tip(NamedTuple):
 def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
     """Return the items after the first `count`, without reasoning and empty texts that belong to the parent's reply."""
     start = prefixes.ends[count]
-    while start < len(items) and item_digest(items[start]) is None:
+    while start < len(items) and not has_digest(items[start]):
         start += 1
     return list(items[start:])
 
@@ -311,7 +312,7 @@ def _rest(items: Sequence[Item], prefixes: Prefixes, count: int) -> list[Item]:
 def _shape(items: Sequence[Item], before: bytes = b"") -> bytes:
     """Return a hash of the types and roles of the items, continuing `before`."""
     for item in items:
-        if item_digest(item) is not None:
+        if has_digest(item):
             before = blake2b(before + f"{item_type(item)} {item.get('role')}".encode(), digest_size=16).digest()
     return before
 

@@ -14,7 +14,7 @@ Such a call is a root. If the client declares its conversation, that decides. El
 5. `compaction` or `rewritten`: the root replaces a conversation with the same thread id. Or it replaces one with the
    same system prompt: the root repeats an item or quotes a reply, or the conversation waits for outputs of tool calls.
    Or the root extends a whole conversation whose system prompt changed. It is a compaction if the root has fewer items
-   than the conversation, and does not repeat its whole last request. The root continues the lineage of the conversation.
+   than the conversation, and does not repeat its whole last request. The root continues its lineage.
 6. `subagent`: any other root, and every root that would replace a conversation with a call in flight.
 
 Texts are compared by their first 64 lines of at least 16 characters.
@@ -74,7 +74,8 @@ class RootRules:
         threads = {one.hint: one.lineage for one in self._calls.values() if one.hint}
         same_thread = record.hint in threads
         is_short = had_tools and not offers and len(record.body.digests) <= AUXILIARY_ITEMS
-        extended = self._extended(items, record)
+        carried = max((self._bodies.get(one, 0) for one in record.body.hashes[1:]), default=0)
+        extended = carried or self._extended(items, record)
         caller = 0 if same_thread or extended else self._caller(items, record, is_short=is_short)
         if caller or (threads and record.hint and not same_thread):
             return "subagent", 0, caller
@@ -92,9 +93,13 @@ class RootRules:
         """Return what the client declares of a root that is no continuation of its conversation."""
         assert record.body is not None
         role, parent = record.declared
-        own = [one for one in self._calls.values() if one.hint == record.hint]
-        # Without a name, each is a conversation of its own.
-        if own and record.hint not in ("auxiliary", "subagent"):
+        # Without a name, there is one main conversation, and each other root is a conversation of its own.
+        own = [
+            one
+            for one in self._calls.values()
+            if one.hint == record.hint and (record.hint or one.declared.role == "main")
+        ]
+        if own and (record.hint or role == "main"):
             lineage = own[-1].lineage
             is_shorter = len(record.body.digests) < self._longest[lineage] and not self._pads.find(items)
             return "compaction" if is_shorter else "rewritten", lineage, 0
@@ -163,10 +168,9 @@ class RootRules:
         assert record.body is not None
         lines = [line for text in _texts(items) for line in _lines(text)]
         known = [self._evidence.get(record.opening + one, 0) for one in (*record.body.digests, *lines)]
-        extended = [self._bodies.get(one, 0) for one in record.body.hashes[1:]]
         latest = max((number for number, one in self._calls.items() if one.opening == record.opening), default=0)
         waiting = latest if latest and self._calls[latest].calls_tools else 0
-        call = max([*known, *extended], default=0) or waiting
+        call = max(known, default=0) or waiting
         return self._calls[call].lineage if call and not self._calls[call].declared.role else 0
 
 

@@ -10,8 +10,7 @@ from apps.gym.traces.items import Item, Tool, as_object, item_type
 
 def read_namespaces(tools: list[Tool]) -> tuple[list[Tool], dict[str, dict[str, str]]]:
     """Return the tools with functions for namespaces, and `namespace` and `name` by the name of each function."""
-    flat: list[Tool] = []
-    names: dict[str, dict[str, str]] = {}
+    flat, names = list[Tool](), dict[str, dict[str, str]]()
     for tool in tools:
         if tool.get("type") != "namespace" or not isinstance(tool.get("tools"), list):
             flat.append(tool)

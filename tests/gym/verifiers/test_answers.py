@@ -1,6 +1,14 @@
 import pytest
 
-from apps.gym.answer_texts import answer_forms, extract_answer, final_answer, holds_answer, last_boxed, last_line
+from apps.gym.answer_texts import (
+    extract_answer,
+    final_answer,
+    holds_answer,
+    is_answer_of,
+    is_same_text,
+    last_boxed,
+    last_line,
+)
 from apps.gym.errors import VerifierError
 from apps.gym.verifiers.answer_extraction import expected_answer, extraction_mode
 from tests.deadlines import cpu_deadline
@@ -119,16 +127,32 @@ def test_an_unknown_extraction_mode_is_refused_by_name():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("answer", "text"),
     [
         ("42", "I think.\n\nFinal answer: 42."),
-        ('{"a": 1, "b": [2]}', '```json\n{"b":[2],"a":1}\n```'),
-        ("Paris", "PARIS."),
+        ("Final answer: 42", "42"),
         ("x", "It is \\boxed{x}"),
+        ("So \\boxed{x}, I think", "It is \\boxed{x}"),
+        ("Paris", "Thoughts.\nAnswer: Paris"),
     ],
 )
-def test_two_texts_share_a_form_of_their_answer(one, other):
-    assert not answer_forms(one).isdisjoint(answer_forms(other))
+def test_an_answer_is_found_in_a_text(answer, text):
+    assert is_answer_of(answer, text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [("\\boxed{4}\nTERMINATE", "\\boxed{5}\nTERMINATE"), ("```\na\n```", "```\nb\n```"), ("x\nBye", "Bye")],
+)
+def test_an_equal_last_line_is_no_equal_answer(answer, text):
+    assert not is_answer_of(answer, text)
+    assert not is_same_text(answer, text)
+
+
+def test_json_is_compared_by_value():
+    assert is_same_text('{"a": 1, "b": [2]}', '```json\n{"b":[2],"a":1}\n```')
+    assert is_same_text("Paris", " PARIS. ")
+    assert not is_same_text('{"a": 1}', '{"a": 2}')
 
 
 def test_an_answer_is_not_held_as_a_part_of_a_word():
