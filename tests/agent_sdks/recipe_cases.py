@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.agent_sdks.scripted_model import Reply
 
-TASK = "What is 6 * 7 + 8?"
-MULTIPLY = Reply(tool="multiply", arguments={"a": 6, "b": 7})
-ADD = Reply("Next, I add 8.", "add", {"a": 42, "b": 8})
+TASK = "What is 6 * 70 + 80?"
+MULTIPLY = Reply(tool="multiply", arguments={"a": 6, "b": 70})
+ADD = Reply("Next, I add 80.", "add", {"a": 420, "b": 80})
 """A text beside a tool call, which some clients drop when they resend it."""
-ANSWER = Reply("The answer is \\boxed{50}.")
+ANSWER = Reply("The answer is \\boxed{500}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ CASES: dict[str, Case] = {
     "pydantic_ai_agent": Case(),
     # Each time, all tool results except the latest are cleared.
     "langchain_context_editing": Case(
-        replies=(MULTIPLY, ADD, Reply(tool="add", arguments={"a": 50, "b": 0}), ANSWER),
+        replies=(MULTIPLY, ADD, Reply(tool="add", arguments={"a": 500, "b": 0}), ANSWER),
         parents=(0, 1, 1, 1),
         lineages=(1, 1, 1, 1),
         reasons=("first", "", "", ""),
@@ -67,7 +67,7 @@ CASES: dict[str, Case] = {
     ),
     # The third call asks for the summary.
     "langchain_summarization": Case(
-        aside=Reply("The product of 6 and 7 is 42."),
+        aside=Reply("The product of 6 and 70 is 420."),
         parents=(0, 1, 0, 0),
         lineages=(1, 1, 2, 1),
         reasons=("first", "", "auxiliary", "compaction"),
@@ -77,7 +77,7 @@ CASES: dict[str, Case] = {
     ),
     # A tool call is resent as a text.
     "smolagents_agent": Case(
-        replies=(MULTIPLY, ADD, Reply(tool="final_answer", arguments={"answer": "\\boxed{50}"})),
+        replies=(MULTIPLY, ADD, Reply(tool="final_answer", arguments={"answer": "\\boxed{500}"})),
         parents=(0, 0, 0),
         reasons=("first", "rewritten", "rewritten"),
         path=(3,),
@@ -88,11 +88,11 @@ CASES: dict[str, Case] = {
     # The manager calls another agent, which has a system prompt of its own.
     "smolagents_team": Case(
         replies=(
-            Reply(tool="solver", arguments={"task": "Multiply 6 by 7, then add 8."}),
+            Reply(tool="solver", arguments={"task": "Multiply 6 by 70, then add 80."}),
             MULTIPLY,
             ADD,
-            Reply(tool="final_answer", arguments={"answer": "The result is 50."}),
-            Reply(tool="final_answer", arguments={"answer": "\\boxed{50}"}),
+            Reply(tool="final_answer", arguments={"answer": "The result is 500."}),
+            Reply(tool="final_answer", arguments={"answer": "\\boxed{500}"}),
         ),
         parents=(0, 0, 0, 0, 0),
         lineages=(1, 2, 2, 2, 1),
@@ -123,19 +123,19 @@ CASES: dict[str, Case] = {
         rows=4,
     ),
     "strands_agent": Case(),
-    "pi": Case(replies=(_shell("bash", 42), _shell("bash", 50, "Next, I add 8."), ANSWER)),
+    "pi": Case(replies=(_shell("bash", 420), _shell("bash", 500, "Next, I add 80."), ANSWER)),
     # The client adds an acknowledgement of its first message.
     "qwen_code": Case(
-        replies=(_shell("run_shell_command", 42), _shell("run_shell_command", 50, "Next, I add 8."), ANSWER),
+        replies=(_shell("run_shell_command", 420), _shell("run_shell_command", 500, "Next, I add 80."), ANSWER),
         authors={"injected": 1, "sampled": 3},
     ),
     # Each request has the current files before the last message. The turns that aider adds are an example of a
     # conversation, and acknowledgements of files and edits.
     "aider": Case(
         replies=(
-            _file("print(6 * 7 + eight)", "I write it."),
-            _file("print(6 * 7 + 8", "I name 8."),
-            _file("print(6 * 7 + 8)", "It prints 50."),
+            _file("print(6 * 70 + eighty)", "I write it."),
+            _file("print(6 * 70 + 80", "I name 80."),
+            _file("print(6 * 70 + 80)", "It prints 500."),
         ),
         parents=(0, 0, 0),
         reasons=("first", "rewritten", "rewritten"),
@@ -150,8 +150,8 @@ CASES: dict[str, Case] = {
     ),
     "openhands": Case(
         replies=(
-            _shell("terminal", 42),
-            _shell("terminal", 50, "Next, I add 8."),
+            Reply(tool="terminal", arguments={"command": "echo 420", "security_risk": "LOW"}),
+            Reply("Next, I add 80.", "terminal", {"command": "echo 500", "security_risk": "LOW"}),
             Reply(tool="finish", arguments={"message": ANSWER.text}),
         ),
         aside=Reply("Product and sum"),
@@ -160,10 +160,10 @@ CASES: dict[str, Case] = {
     # Tools are called in texts. A last call with another system prompt writes the answer.
     "dspy_react": Case(
         replies=(
-            _react("I multiply 6 by 7 first.", MULTIPLY),
-            _react("The product is 42, so I add 8.", ADD),
-            _react("The sum is 50, so I am done.", Reply(tool="finish")),
-            Reply("[[ ## reasoning ## ]]\nThe sum is 50.\n\n[[ ## answer ## ]]\n50\n\n[[ ## completed ## ]]"),
+            _react("I multiply 6 by 70 first.", MULTIPLY),
+            _react("The product is 420, so I add 80.", ADD),
+            _react("The sum is 500, so I am done.", Reply(tool="finish")),
+            Reply("[[ ## reasoning ## ]]\nThe sum is 500.\n\n[[ ## answer ## ]]\n500\n\n[[ ## completed ## ]]"),
         ),
         parents=(0, 0, 0, 0),
         lineages=(1, 1, 1, 1),

@@ -43,7 +43,7 @@ def test_a_recipe_has_the_right_trace(site: Site, recipe: Recipe) -> None:
 async def run_recipe(site: Site, recipe: Recipe, case: Case) -> None:
     name = recipe.name.replace("_", "-")
     async with AsyncGymWeb(site.base, site.key) as gym, scripted_model(case.replies, case.aside) as model:
-        collection = await plan(gym, name, model.url, TASK, "50")
+        collection = await plan(gym, name, model.url, TASK, "500")
         done = await asyncio.to_thread(run_program, site, recipe, collection)
         assert done.returncode == 0, done.stderr[-3000:]
         (rollout,) = (await gym.request("GET", f"rollouts/?collection={collection}"))["results"]
@@ -85,7 +85,7 @@ def run_program(site: Site, recipe: Recipe, collection: int) -> subprocess.Compl
 
 def describe(graph: TraceGraph, row: dict[str, Any], preview: dict[str, Any]) -> dict[str, Any]:
     calls = list(graph.calls.values())
-    authors = Authors(calls).of(graph.request(graph.main_leaf))
+    authors = Authors(graph.calls).of(graph.request(graph.main_leaf), graph.main_leaf)
     return {
         "parents": tuple(call.parent for call in calls),
         "lineages": tuple(call.lineage for call in calls),

@@ -368,6 +368,13 @@ def test_turns_in_requests_have_their_authors():
     assert authors.of([said("Three.")], 1) == ["injected"]
 
 
+def test_a_call_with_short_values_that_is_resent_as_text_is_reworded():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [asked("c1", '{"a": 6, "b": 70}', name="multiply")])
+    resent = said("Calling tools: {'name': 'multiply', 'arguments': {'a': 6, 'b': 70}}")
+    assert TraceGraph(recorder.events)._authors.of([resent, said("6 and 70")], 2) == ["rerendered", "injected"]
+
+
 def declared_calls(*calls):
     """Return the events of calls of (conversation, role, request, reply)."""
     recorder = Recorder(tools=[])

@@ -89,10 +89,15 @@ def digest_of(value: Any) -> bytes:
 
 
 def bare_text(item: Item) -> str:
-    """Return the letters and digits of a text, or of the arguments of a call, in lower case."""
+    """Return the letters and digits of a text, or of the arguments of a call, in lower case.
+
+    Of a call, only the values, because clients write the names of arguments in different ways, unless they are short.
+    """
     text = text_of(item)
     if item_type(item) == "function_call":
-        text = "".join(map(str, inner_values(call_arguments(item)))) or str(item.get("arguments") or "")
+        text = "".join(map(str, inner_values(call_arguments(item))))
+        if len(_NOT_WORDS.sub("", text)) < SHORTEST_TEXT:
+            text = str(item.get("arguments") or "")
     return _NOT_WORDS.sub("", text).casefold()
 
 
