@@ -71,8 +71,8 @@ class Setting(msgspec.Struct, kw_only=True):
 class RolloutStats(msgspec.Struct):
     """Statistics of one attempt, added up from its events.
 
-    Tool calls are the calls in replies, even if the agent ran them, and all others that GymWeb ran. Only calls that
-    GymWeb ran have seconds.
+    Tool calls are those that GymWeb ran and, of captured agents, the calls in replies. Only calls that GymWeb ran have
+    seconds.
     `_called` has the tools of the calls without a result, by call id.
     """
 
@@ -107,19 +107,20 @@ class RolloutStats(msgspec.Struct):
             case SessionOpened():
                 self._offered = [str(tool.get("name", "")) for tool in event.tools]
             case ModelCall():
-                self._count_calls(event)
                 self.turns += 1
                 self.model_time += event.duration
                 self.last_reply = event.items
                 if event.call:
                     self._captured.append(event)
+                    self._count_calls(event)
                 self.model_version = self.model_version or event.version
                 self.input_tokens += event.usage.get("input_tokens", 0)
                 self.output_tokens += event.usage.get("output_tokens", 0)
                 self.cached_tokens += event.usage.get("cached_tokens", 0)
                 self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
-                self._count_tokens(event)
+                if event.tokens is not None:
+                    self._count_tokens(event, event.tokens)
             case ToolResult():
                 self.tool_time += event.duration
                 called = self._take_call(event.call_id)
@@ -137,14 +138,15 @@ class RolloutStats(msgspec.Struct):
                 self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
 
-    def _count_tokens(self, event: ModelCall) -> None:
-        if event.tokens is not None:
-            sampled = _count_sampled(event.tokens)
-            self.sampled_tokens += sampled
-            self.trainable_tokens += 0 if event.grammar else sampled
+    def _count_tokens(self, event: ModelCall, tokens: bytes) -> None:
+        sampled = _count_sampled(tokens)
+        self.sampled_tokens += sampled
+        self.trainable_tokens += 0 if event.grammar else sampled
 
     def finish(self) -> None:
         """Choose the main path of a captured attempt, and count only tokens of replies that the client received."""
+        if not self._captured:
+            return
         captured, self._captured = self._captured, []
         graph = TraceGraph(captured)
         ends = [event.answer for event in captured if isinstance(event, AgentEnd) and event.answer]
@@ -156,7 +158,8 @@ class RolloutStats(msgspec.Struct):
         self.last_reply = [message("assistant", ends[-1])] if ends else (main.items if main else [])
         self.sampled_tokens = self.trainable_tokens = 0
         for call in graph.effective_calls:
-            self._count_tokens(graph.calls[call])
+            if (tokens := graph.calls[call].tokens) is not None:
+                self._count_tokens(graph.calls[call], tokens)
 
     def _count_calls(self, event: ModelCall) -> None:
         """Count the calls in a reply, and the failed results that a captured request contains."""
