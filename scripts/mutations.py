@@ -119,8 +119,8 @@ MUTATIONS = [
     Mutation(
         "pairs",
         "apps/gym/pairs/pair_rule.py",
-        "include_flagged=rule.include_redacted, include_truncated",
-        "include_flagged=True, include_truncated",
+        "include_flagged=rule.include_redacted,",
+        "include_flagged=True,",
         "tests/gym/test_pairs.py::test_every_attempt_that_is_left_out_has_its_reason",
     ),
     Mutation(
