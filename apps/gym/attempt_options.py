@@ -12,7 +12,7 @@ IncludeAmbiguous = Annotated[
     bool,
     Option(
         "Include rollouts with an ambiguous path",
-        "No captured call holds the agent's answer, so the exported conversation may be another one.",
+        "No captured call surely wrote the agent's answer, so the exported conversation may be another one.",
     ),
 ]
 REWARD_SOURCES = {"override": "Reviewer's override, else the verifier's", "verifier": "The verifier's"}

@@ -80,8 +80,8 @@ REASONS: dict[str, Reason] = {
         ),
         (
             "ambiguous_path",
-            "whose answer no captured call holds",
-            "The agent gave an answer that no captured call wrote, so the main path may be another conversation.",
+            "with an ambiguous main path",
+            "No captured call surely wrote the agent's answer, so the main path may be another conversation.",
             "include_ambiguous",
             "flag:ambiguous status:completed -flag:masked,credentials",
         ),

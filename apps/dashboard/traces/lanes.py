@@ -42,8 +42,8 @@ class CallResults:
 class CallPlace:
     """How a captured call is shown.
 
-    `before` are the tool calls of its parent, and `mark` says how its request differs. `authors` are those of the items
-    that its request adds (apps.gym.traces.authorship).
+    `before` are the tool calls of its parent, and `mark` says how its request differs. `authors` has the author of each
+    item that its request adds (apps.gym.traces.authorship).
     """
 
     lane: Lane | None

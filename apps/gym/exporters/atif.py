@@ -29,7 +29,7 @@ _IMAGES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif":
 
 
 def atif_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """Yield the trajectory of one path. For several branches, also those of other paths, and embed subagents."""
+    """Yield the trajectory of one path, or of each path that the option `branches` selects, with embedded subagents."""
     graph = TraceGraph(attempt.events)
     if not graph.main_leaf:
         raise Dropped("no_assistant_turn")

@@ -105,7 +105,7 @@ FORMATS = [
         choices=_CHOICES,
         refused=_REFUSED,
         encodings=("jsonl",),
-        note=_NOTE + "The loss covers the assistant's turns. Those that the model did not write have `weight` 0.",
+        note=_NOTE + "The loss covers the assistant's turns. Turns that the model did not write have `weight` 0.",
     ),
     Format(
         slug="openai_dpo",

@@ -30,9 +30,9 @@ from apps.gym.trainability import Dropped
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt as messages.
 
-    `completion` begins with the first message after the prompt and ends with the model's last turn. The other fields
-    have positions, counted from the end of both: `resent` of turns that a captured client sent, `foreign` of those that
-    the model did not write, and `repeated` of turns that another row trains.
+    `completion` begins with the first message after the prompt and ends with the model's last turn. Three fields list
+    turns by their position, counted from the end: `resent` are the turns that a captured client sent, `foreign` the
+    resent turns that the model did not write, and `repeated` the turns that another row trains.
     """
 
     prompt: list[Message]
@@ -48,7 +48,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Loss = Literal["all", "completion", "marked"]
-"""What the loss of a format covers: all turns of the model, those of the completion, or those not marked as foreign."""
+"""Which turns the loss of a format covers: all, only turns of the completion, or all without a mark."""
 
 
 def read_conversation(
@@ -84,7 +84,7 @@ def read_conversation(
 
 
 def _find_repeated(attempt: Attempt, completion: list[Message], resent: frozenset[int]) -> frozenset[int]:
-    """Return the positions, from the end, of turns that other rows train: those of masked calls, and resent ones."""
+    """Return the positions of the turns that other rows train: turns of masked calls, and resent turns."""
     calls = [event for event in attempt.events if isinstance(event, ModelCall)]
     written = [number for number, call in enumerate(calls, start=1) if call.items]
     places = [len(completion) - place for place, one in enumerate(completion) if one["role"] == "assistant"]

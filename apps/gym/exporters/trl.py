@@ -67,8 +67,8 @@ def completion_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield one row for each turn of the model, with its input as the prompt and its message as the completion.
 
-    Turns that only the client of a captured agent sent have no row: the model did not write them after this input. Nor
-    do those that another row trains.
+    Turns that the client of a captured agent sent have no row, because the model did not write them after this input.
+    Turns that another row trains have none either.
     """
     whole = attempt_conversation(attempt, options, loss="marked")
     for index, message in enumerate(whole.completion):

@@ -92,7 +92,7 @@ class Rollout(models.Model):
         max_length=MAX_MASK, blank=True, help_text="Why the verifier masked it: its reward is no valid measurement"
     )
     ambiguous_path = models.BooleanField(
-        default=False, help_text="No captured call holds the agent's answer, so the main path may be another one"
+        default=False, help_text="No captured call surely wrote the agent's answer: the main path may be another one"
     )
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)

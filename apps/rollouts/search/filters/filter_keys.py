@@ -17,7 +17,7 @@ FLAGS = {
     "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
     "masked": "masked by the verifier",
-    "ambiguous": "no call holds the agent's answer",
+    "ambiguous": "no call surely wrote the agent's answer",
     "unsolved": "failed, or reward below the solve threshold",
 }
 
