@@ -53,7 +53,7 @@ async def work(attempt: CapturedAttempt) -> None:
     wire, tools = ChatWire(), [chat_tool(tool) for tool in attempt.tools]
     while True:
         body = {"model": "any", "messages": messages, "tools": tools, "temperature": 1.5}
-        request = wire.read(body)
+        request = wire.read(body, attempt.responses)
         call = attempt.ask(request, wire=wire.name, digest=str(len(messages)).encode(), is_repeated=False)
         said = wire.write(await outcome(call.reply), request, "x")["choices"][0]["message"]
         attempt.mark_served(call, is_whole=True)
