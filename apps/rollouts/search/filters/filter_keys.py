@@ -17,7 +17,7 @@ FLAGS = {
     "lost": "its worker was lost at least once",
     "unscored": "completed without a reward",
     "masked": "masked by the verifier",
-    "ambiguous": "no call surely wrote the agent's answer",
+    "ambiguous": "ambiguous main path",
     "unsolved": "failed, or reward below the solve threshold",
 }
 
