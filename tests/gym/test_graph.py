@@ -415,3 +415,11 @@ def test_an_abandoned_fork_is_no_segment_of_the_conversation():
     recorder.call([SYSTEM, TASK, said("three"), message("user", "As a number.")], [said("3")])
     graph = finished(recorder, "3")
     assert (graph.leaves, graph.main_leaf, graph.conversation_leaves) == ([2, 3], 3, [3])
+
+
+def test_a_conversation_that_went_on_after_the_answer_precedes_one_that_quotes_it():
+    recorder = Recorder()
+    recorder.call([SYSTEM, TASK], [said("Paris")])
+    recorder.call([SYSTEM, TASK, said("Paris"), message("user", "Sure?")], [said("Yes.")])
+    recorder.call([message("system", "You check."), message("user", "Is it harmful?")], [said("No, Paris is fine.")])
+    assert finished(recorder, "Paris").main_path == (2, "earlier", False)

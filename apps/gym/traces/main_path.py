@@ -5,11 +5,10 @@ It ends at one call, by the first rule that fits:
 1. `named`: the call that the agent names in `finish`.
 2. `answer`: a leaf whose reply is the answer of `finish`: the same text or JSON; else a text in which verifiers find
    the answer; else a tool call or JSON with the answer as a value. Of several, the latest.
-3. `contains`: the leaf whose reply contains the answer. Of several of one lineage, the latest: each edit of a history
+3. `earlier`: the latest leaf with such a call before it: the conversation went on after the answer.
+4. `contains`: the leaf whose reply contains the answer. Of several of one lineage, the latest: each edit of a history
    leaves an earlier leaf behind. The path is ambiguous if other lineages contain it, too, or if there are other ones
-   and it has less than 3 characters.
-4. `earlier`: the latest leaf with a call before it that is the answer, or the only one that contains it: the
-   conversation went on after it.
+   and it has less than 3 characters. If no leaf contains it, the same holds for the calls before the leaves.
 5. `latest`: the leaf that completed last. If the agent gave an answer, the path is ambiguous, since no call of it holds
    the answer.
 
@@ -93,6 +92,10 @@ def _find(graph: Graph, groups: list[list[int]], answer: str) -> Iterator[MainPa
         for leaves in groups:
             if equal := [leaf for leaf in leaves if is_answer(leaf)]:
                 yield MainPath(equal[-1], "answer")
+    for is_answer in tests:
+        for leaves in groups:
+            if earlier := [leaf for leaf in leaves if any(map(is_answer, graph.path(leaf)[:-1]))]:
+                yield MainPath(earlier[-1], "earlier")
     short = normalize_answer(answer)
 
     @cache
@@ -100,19 +103,17 @@ def _find(graph: Graph, groups: list[list[int]], answer: str) -> Iterator[MainPa
         written = (*_texts(graph.calls[call]), *_values(graph.calls[call]))
         return any(holds_answer(normalize_answer(text), short) for text in written)
 
-    holding = [leaf for leaves in groups for leaf in leaves if holds(leaf)]
+    def is_clear(holding: list[int], leaves: list[int]) -> bool:
+        lineages, others = ({graph.calls[leaf].lineage for leaf in some} for some in (holding, leaves))
+        return len(lineages) == 1 and (len(short) >= SHORTEST_HELD or len(others) == 1)
+
     for leaves in groups:
-        if own := [leaf for leaf in leaves if leaf in holding]:
-            lineages, others = ({graph.calls[leaf].lineage for leaf in some} for some in (own, leaves))
-            is_clear = len(lineages) == 1 and (len(short) >= SHORTEST_HELD or len(others) == 1)
-            yield MainPath(own[-1], "contains", ambiguous=not is_clear)
-    tests.append(holds)
-    for is_answer in tests:
-        for leaves in groups:
-            earlier = [leaf for leaf in leaves if any(map(is_answer, graph.path(leaf)[:-1]))]
-            lineages = {graph.calls[leaf].lineage for leaf in earlier}
-            if earlier and (is_answer != holds or len(lineages) == 1):
-                yield MainPath(earlier[-1], "earlier")
+        if holding := [leaf for leaf in leaves if holds(leaf)]:
+            yield MainPath(holding[-1], "contains", ambiguous=not is_clear(holding, leaves))
+    for leaves in groups:
+        earlier = [leaf for leaf in leaves if any(map(holds, graph.path(leaf)[:-1]))]
+        if is_clear(earlier, leaves):
+            yield MainPath(earlier[-1], "earlier")
 
 
 def _texts(call: ModelCall) -> Iterator[str]:
