@@ -75,17 +75,18 @@ def build_options(folder: Path) -> list[str]:
 def find_version_before() -> str:
     """Return the newest release before this commit, or without one the commit before the newest migration.
 
-    Its migrations are among those of this checkout, or replaced by them. Return an empty string in a clone without
-    such a commit.
+    It lacks migrations of this checkout, and has no others than these as they are now and those that they replace.
+    Return an empty string in a clone without such a commit.
     """
     now = {str(path.relative_to(ROOT)) for path in ROOT.glob(MIGRATIONS)}
-    now |= {f"apps/{label}/migrations/{name}.py" for label, name in list_replaced()}
+    known = now | {f"apps/{label}/migrations/{name}.py" for label, name in list_replaced()}
     release = _git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
     added = ["log", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--diff-filter=A", "--format=%H^"]
     for commit in filter(None, [release, *_git(*added, "--", f":(glob){MIGRATIONS}").split()]):
         listed = _git("ls-tree", "-r", "--name-only", commit, "apps").splitlines()
         before = {path for path in listed if PurePath(path).match(MIGRATIONS)}
-        if before and before < now:
+        changed = _git("diff", "--name-only", "--diff-filter=M", commit, "--", f":(glob){MIGRATIONS}")
+        if before and before <= known and not now <= before and not (changed and before <= now):
             return commit
     return ""
 
