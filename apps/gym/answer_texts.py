@@ -19,16 +19,43 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"```[\w+-]*\n(?P<content>.*)\n```", re.DOTALL)
-_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_EMPHASIS = re.compile(r"(\*\*|__|\*|`)(?P<inner>[^*_`]+)\1")
+_BARE_BOX = re.compile(r"\\boxed\s*+([\w.+-]++)")
+_DISPLAYS = [(r"\[", r"\]"), ("$$", "$$")]
+_DISPLAYS += [
+    (rf"\begin{{{name}{star}}}", rf"\end{{{name}{star}}}")
+    for name in ("equation", "align", "gather", "multline", "displaymath")
+    for star in ("", "*")
+]
+_ROWS = re.compile(r"\\(?:begin|end)\{(?:aligned|gathered|split)\}")
+_WRITTEN_SMALL = re.compile("([⁰¹²³⁴-⁹⁺⁻⁼⁽⁾ⁿⁱ]+)|([₀-₎]+)|([¼-¾⅐-⅞↉])")
+_ASCII = str.maketrans(
+    {
+        "−": "-",
+        "–": "-",
+        "‑": "-",
+        "⁄": "/",
+        "′": "'",
+        "″": "''",
+        **dict.fromkeys("“”„‟", '"'),
+        **dict.fromkeys("‘’‚‛", "'"),
+    }
+)
 
 
 def last_boxed(text: str) -> str | None:
     """Return the content of the last `\\boxed{…}` with balanced braces; None without one.
 
-    A box inside a box is part of the outer one. Escaped braces do not count. Takes linear time.
+    A box inside a box is part of the outer one. Escaped braces do not count. Without braces, `\\boxed 5` counts. Takes
+    linear time.
     """
-    spans = list(find_boxes(text, _BRACES)) if "\\boxed" in text else []
-    return text[slice(*spans[-1])].strip() if spans else None
+    if "\\boxed" not in text:
+        return None
+    if spans := list(find_boxes(text, _BRACES)):
+        return text[slice(*spans[-1])].strip()
+    bare = _BARE_BOX.findall(text)
+    return bare[-1].rstrip(".") if bare else None
 
 
 def find_boxes(text: str, tokens: re.Pattern[str]) -> Iterator[tuple[int, int]]:
@@ -46,10 +73,22 @@ def find_boxes(text: str, tokens: re.Pattern[str]) -> Iterator[tuple[int, int]]:
             yield start, token.start()
 
 
+def last_display(text: str) -> str | None:
+    """Return the display formula at the end of a text, of several rows the last; None without one."""
+    text = text.rstrip(" \t\r\n.")
+    for opened, closed in _DISPLAYS:
+        if text.endswith(closed) and (start := text.rfind(opened, 0, -len(closed))) >= 0:
+            content = text[start + len(opened) : -len(closed)]
+            if opened.startswith(r"\begin") or _ROWS.search(content):
+                row = _ROWS.sub("", content).strip().removesuffix(r"\\").rpartition(r"\\")[2]
+                content = row.replace("&", "").strip().removeprefix("=")
+            return " ".join(content.split()) or None
+    return None
+
+
 def last_line(text: str) -> str | None:
-    """Return the last line that is not blank, or None for an empty text."""
-    stripped = text.rstrip()
-    return stripped.rpartition("\n")[2].strip() or None
+    """Return the display formula at the end, otherwise the last line that is not blank; None for an empty text."""
+    return last_display(text) or text.rstrip().rpartition("\n")[2].strip() or None
 
 
 def final_answer(text: str) -> str | None:
@@ -96,7 +135,26 @@ def _without_markup(answer: str) -> str:
         answer = answer[2:-2].strip()
     while len(answer) > 1 and answer[0] == answer[-1] == "$":
         answer = answer[1:-1].strip()
-    return answer
+    bold = _EMPHASIS.fullmatch(answer)
+    return bold["inner"].strip() if bold else answer
+
+
+def plain_characters(text: str) -> str:
+    """Return a text in NFKC with plain quotes and dashes, in which x² is x^2, H₂O is H_2O, and 3½ is 3 1/2.
+
+    NFKC alone makes 102 of 10².
+    """
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", _WRITTEN_SMALL.sub(_written_large, text).translate(_ASCII)).translate(_ASCII)
+
+
+def _written_large(match: re.Match[str]) -> str:
+    digits = unicodedata.normalize("NFKC", match[0]).translate(_ASCII)
+    if match[3]:
+        return " " * match.string[match.start() - 1 : match.start()].isdigit() + digits
+    braced = digits if len(digits) == 1 else f"{{{digits}}}"
+    return ("^" if match[1] else "_") + braced
 
 
 MAX_NORMALIZED = 64 * 1024
@@ -109,7 +167,7 @@ The rest is compared as is, because splitting megabytes into words takes many ti
 def normalize_answer(text: str) -> str:
     """Return the text without differences of case, white space, character width and a final full stop."""
     head, rest = text[:MAX_NORMALIZED], text[MAX_NORMALIZED:]
-    return " ".join(unicodedata.normalize("NFKC", head).casefold().split()).removesuffix(".") + rest
+    return " ".join(plain_characters(head).casefold().split()).removesuffix(".") + rest
 
 
 def is_same_text(one: str, other: str) -> bool:

@@ -8,15 +8,12 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from apps.gym.answer_texts import last_boxed, last_line
+from apps.gym.answer_texts import extract_answer, last_boxed, last_display
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
-from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, permanent_error
-
-MAX_EXPRESSION = 10_000
-"""Maximum characters of an expression: more than any answer needs, and few enough for the parser."""
-
+from apps.gym.verifiers.math.formulas import MAX_FORMULA, are_close, find_difference, read_formula, split_unit, squeeze
+from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward
 
 _EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
 _MOST_SIDES = 20
@@ -28,10 +25,14 @@ _TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(
 class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     r"""1.0 if the answer is mathematically equal to the expected answer, otherwise 0.0.
 
-    Both are read as LaTeX or plain text and compared as numbers, expressions, equations, sets, intervals, matrices:
-    \frac{1}{2} is 0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. In a chain of equations, the
-    last side counts if its numbers agree. Decimals are equal if they agree after rounding. The answer is the last
-    box, otherwise the last line.
+    Both are read as LaTeX and compared as numbers, expressions, equations, sets, intervals, matrices: \frac{1}{2} is
+    0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. What is no mathematics, such as x ≡ 3 (mod 7), is
+    compared as text. In a chain of equations, the last side counts if its numbers agree. Decimals are equal if they
+    agree after rounding, and differ by no more than this relative to the expected number. The answer is the last box,
+    otherwise the display formula at the end, otherwise the last line.
+
+    Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
+    brackets, a derivative, a prime, or the unit. Dates, times, scores and words are texts.
 
     Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
     fails with `verifier_error` and has no reward.
@@ -51,39 +52,56 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     def find_problems(self) -> Iterator[Problem]:
         yield from super().find_problems()
-        if len(str(self.expected)) > MAX_EXPRESSION:
-            yield "/expected", f"has more than {MAX_EXPRESSION:,} characters, the maximum is lower"
+        if len(str(self.expected)) > MAX_FORMULA:
+            yield "/expected", f"has more than {MAX_FORMULA:,} characters, the maximum is lower"
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self.find_expected(row)
-        expected = _parse(_box(wanted))
-        if not expected:
-            raise permanent_error(f"the task row's `{self.expected_field}` is not an expression: {excerpt(wanted)}")
+        expected = read_formula(_without_signs(wanted))
         reward = partial(answer_reward, "math_equality", expected=wanted)
-        written = self._written(row, response)
+        written, is_formula = self._written(row, response)
         if written is None:
             return reward(0.0, f"no answer; expected {excerpt(wanted)}", answer=None)
-        if len(written) > MAX_EXPRESSION:
+        if len(written) > MAX_FORMULA:
             told = f"the answer has {len(written):,} characters, more than any expression needs"
             return reward(0.0, told, answer=excerpt(written))
-        answer = _parse(written)
-        equal = bool(answer) and self._equal(expected, answer) and self._holds(written)
-        verb = "equals" if equal else "is not"
-        shown = str(answer[-1]) if answer else written
-        return reward(float(equal), f"answer {excerpt(shown)} {verb} expected {excerpt(wanted)}", answer=shown)
+        answer = read_formula(_without_signs(written))
+        shown = f"answer {excerpt(written)}" + (f" (read as {excerpt(answer)})" if answer != written else "")
+        if squeeze(answer) == squeeze(expected):
+            return reward(1.0, f"{shown} equals expected {excerpt(wanted)}", answer=answer)
+        difference = self._compare(expected, answer if is_formula else written, is_formula)
+        verb = "is not" if difference else "equals"
+        ending = f"; it differs in {difference}" if difference and difference != "value" else ""
+        return reward(float(not difference), f"{shown} {verb} expected {excerpt(wanted)}{ending}", answer=answer)
 
-    def _written(self, row: TaskRow, response: dict[str, Any]) -> str | None:
+    def _written(self, row: TaskRow, response: dict[str, Any]) -> tuple[str | None, bool]:
+        """Return the answer, and whether all of it is one formula."""
         if self.extract or extraction_mode(row):
-            answer = self.find_answer(row, response)
-            return None if answer is None else _box(answer)
+            return self.find_answer(row, response), True
         text = assistant_text(response.get("output") or [])
-        box = last_boxed(text)
-        return last_line(text) if box is None else _box(box)
+        formula = last_boxed(text)
+        if formula is None:
+            formula = last_display(text)
+        return (extract_answer(text), False) if formula is None else (formula, True)
+
+    def _compare(self, expected: str, answer: str, is_formula: bool) -> str:
+        """Return in what the answer differs, empty if in nothing."""
+        mine = _parse(split_unit(expected)[0])
+        given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
+        if not mine or not given or not self._equal(mine, given):
+            return "value"
+        # In a sentence, the formula that was found in it.
+        found = answer if is_formula else read_formula(str(given[-1]))
+        if told := find_difference(expected, found, relations_as_sets=self.relations_as_sets):
+            return told
+        if not are_close(mine[0], given[0], 10.0**-self.decimals) or not self._holds(found):
+            return "value"
+        return ""
 
     def _holds(self, written: str) -> bool:
         """Return True if all numbers in a chain of equations agree: the last one of 31 = 32 is no answer."""
-        sides = _EQUALS.split(written.removeprefix("\\boxed{").removesuffix("}"))
-        numbers = [_parse(_box(side)) for side in sides if _is_number(side)] if 1 < len(sides) <= _MOST_SIDES else []
+        sides = _EQUALS.split(written)
+        numbers = [_parse(side) for side in sides if _is_number(side)] if 1 < len(sides) <= _MOST_SIDES else []
         return all(self._equal(numbers[0], other) for other in numbers[1:])
 
     def _equal(self, expected: list[Any], answer: list[Any]) -> bool:
@@ -112,19 +130,25 @@ def _is_number(text: str) -> bool:
     return any(map(str.isdigit, text)) and not re.search(r"[^\W\d_]", _COMMANDS.sub("", text))
 
 
-def _box(text: str) -> str:
-    r"""Return a whole text as one expression, because math-verify searches for `\boxed{…}` and `$…$`."""
+def _without_signs(text: str) -> str:
     for opened, closed in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
         if text.startswith(opened) and text.endswith(closed) and len(text) > len(opened) + len(closed):
             text = text[len(opened) : -len(closed)]
-    return rf"\boxed{{{text.strip()}}}"
+    return text.strip()
 
 
-def _parse(text: str) -> list[Any]:
-    from math_verify import parse
+def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
+    """Return the value of a formula and its text, only the text if it is no mathematics.
+
+    In a sentence, math-verify searches for the last formula or number.
+    """
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse
 
     # The libraries log at every call that the caller must enforce a time limit, because their own uses signals in the
     # main thread.
     for name in ("math_verify.parser", "math_verify.grader"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return list(parse(_TIMES_TEN.sub(r"\1\\times 10^{\2}", text), parsing_timeout=None))
+    latex = LatexExtractionConfig(boxed_match_priority=0)
+    targets = [latex] if is_formula else [latex, ExprExtractionConfig()]
+    text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", text)
+    return list(parse(rf"\boxed{{{text}}}" if is_formula else text, targets, parsing_timeout=None))

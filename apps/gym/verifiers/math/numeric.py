@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from apps.gym.answer_texts import stands_in_box
+from apps.gym.answer_texts import plain_characters, stands_in_box
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
@@ -22,13 +21,22 @@ RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 
 # Lengths are limited, because comparing a number of a million digits would block the event loop.
 _MAX_DIGITS = 200
+_MOST_DIGITS_OF_BASE = 30
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,60}}|\d{{1,{_MAX_DIGITS}}})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
-_NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
+_WORDS = {"thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
+_NUMBER = (
+    rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?:(?P<whole>\d{{1,60}}) (?=\d{{1,60}} ?/))?(?P<top>{_DECIMAL})"
+    rf"(?:\s*/\s*(?P<bottom>{_DECIMAL})|(?<=\d)\^\{{?(?P<power>\d{{1,2}})\}}?)?"
+    r"(?: ?(?:[×·*]|\\times|\\cdot) ?10\^\{?(?P<ten>[+-]?\d{1,3})\}?)?"
+    rf"(?: ?(?P<word>{'|'.join(_WORDS)})s?\b)?(?:\s*(?P<percent>\\?%))?(?: ?[€£])?"
+)
 _WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
 _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 # Not inside a word or another number: the 2 of "x2" and the tail of an overlong number are not answers.
-_ANYWHERE = re.compile(rf"(?<![\w.,/]){_NUMBER}(?![\w/]|[.,]\d)")
+_ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:]){_NUMBER}(?![\w/^]|[.,:-]\d)")
+_RANGE = re.compile(r"(?:\d[\w.,%€£°]{0,20} ?(?:to|or)|\bbetween [^.]{1,40} and) ?$")
+_LONGEST_RANGE = 80
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
 _SPACED_THOUSANDS = re.compile(r"[+-]? ?[$€£]? ?\d{1,3}(?: \d{3}){1,60}(?=[^\d ,]|[ ,]?(?!\d)|$)")
 _MAX_ANSWER = 1_000
@@ -36,14 +44,14 @@ _MAX_ANSWER = 1_000
 # common variable names; words that imply a calculation are not units.
 _LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\approx|≈|~)? ?")
 _CALCULATES = (
-    "and|cubed|divided|dozen|e|hundred|i|minus|mod|or|over|pi|plus|sqrt|squared|thousand|times|to|[mbtr]illion"
+    "and|bn|cubed|divided|dozens?|e|hundreds?|i|minus|mn|mod|or|over|pi|plus|sqrt|squared|thousands?|times|to"
+    "|[mbtr]illions?"
 )
 _UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
 _MEASURED = re.compile(
     rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?:{_CALCULATES})\b){_UNIT}"
     rf"(?:[ /·](?!(?:{_CALCULATES})\b){_UNIT}){{0,3}}"
 )
-_DASHES = str.maketrans({"−": "-", "–": "-", "\u2011": "-", "⁄": "/", "÷": "/"})
 
 
 class Number(msgspec.Struct, frozen=True):
@@ -78,7 +86,7 @@ def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> 
 
 
 def parse_number(text: str) -> Number | None:
-    """Return the number of a text: 1,234 · 1/2 · 3.0 · −5 · 12% · $4 · \\frac{1}{2} · 1e-3. None for other text."""
+    """Return the number of a text: 1,234 · 1/2 · 3½ · −5 · 12% · $4 · \\frac{1}{2} · 10². None for other text."""
     if number := _digits_alone(text):
         return number
     match = _WHOLE.fullmatch(_plain(text))
@@ -91,17 +99,22 @@ def _digits_alone(text: str) -> Number | None:
 
 
 def last_number(text: str) -> Number | None:
-    """Return the number if the whole text is one, else the last number in it, or None."""
+    """Return the number if the whole text is one, else the last number in it.
+
+    None without one, and if it ends a range or a choice: "5-12", "5 to 12", "5 or 12".
+    """
     if number := _digits_alone(text):
         return number
     plain = _plain(text)
     whole = _WHOLE.fullmatch(plain)
     matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
-    return _from_match(matches[-1]) if matches else None
+    if not matches or _RANGE.search(plain[max(0, matches[-1].start() - _LONGEST_RANGE) : matches[-1].start()]):
+        return None
+    return _from_match(matches[-1])
 
 
 def _plain(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    text = plain_characters(text).replace("÷", "/")
     text = _LATEX_FRACTION.sub(r" \1\2/\3\4 ", text).replace("{,}", ",")
     for markup in ("\\left", "\\right", "\\,", "\\!", "\\$", "*", "$", "\\(", "\\)", "\\[", "\\]"):
         text = text.replace(markup, "")
@@ -135,6 +148,12 @@ def _from_match(match: re.Match[str]) -> Number | None:
     if not bottom:
         return None
     value = _fraction(match["top"]) / bottom
+    if match["power"]:
+        if len(match["top"]) > _MOST_DIGITS_OF_BASE:
+            return None
+        value **= int(match["power"])
+    value += int(match["whole"] or 0)
+    value *= Fraction(10) ** (int(match["ten"] or 0) + _WORDS.get(match["word"], 0))
     return Number(-value if match["sign"] == "-" else value, percent=match["percent"] is not None)
 
 
@@ -145,8 +164,9 @@ def _fraction(digits: str) -> Fraction:
 class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
     """1.0 if the answer equals the expected number, otherwise 0.0.
 
-    A box must contain one number, which may have a unit, a currency or "x =" beside it: 1,234 · 1/2 · −5 · 12 % · $4 ·
-    5 km. Other text is parsed as a number; if that fails, its last number is used. 50 % is 0.5 or 50.
+    A box must contain one number, which may have a unit, a currency or "x =" beside it: 1,234 · 1/2 · 3 1/2 · 3½ · −5 ·
+    12 % · $4 · 5 km · 10² · 6.02 × 10^23 · 2 million. Other text is parsed as a number; if that fails, its last number
+    is used, unless it ends a range or a choice, such as 5-12 or 5 or 12. 50 % is 0.5 or 50.
 
     With a tolerance, |answer − expected| may be up to the larger of the absolute tolerance and the relative tolerance ×
     |expected|. Without one, integers must be equal, and other numbers may differ by one part in a million.

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from apps.gym.answer_texts import ExtractionMode, find_boxes, last_line
+from apps.gym.answer_texts import ExtractionMode, find_boxes, last_line, plain_characters
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
@@ -18,13 +18,13 @@ _TRAILING = ".!?,;:。！？"
 
 
 def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> str:
-    """Return a text in NFKC, with single spaces, in lower case unless `case_sensitive`.
+    """Return a text in plain characters, with single spaces, in lower case unless `case_sensitive`.
 
     With `peel`, without outer quotes and final punctuation.
 
     A text of only punctuation is unchanged, so that "?" can be an answer.
     """
-    text = " ".join(unicodedata.normalize("NFKC", text).split())
+    text = " ".join(plain_characters(text).split())
     for _ in range(4 if peel else 0):
         text = _peel(text) or text
     return text if case_sensitive else unicodedata.normalize("NFKC", text.casefold())
@@ -54,8 +54,8 @@ class TextVerifier(AnswerVerifier, frozen=True, kw_only=True):
 class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
     """1.0 if the answer equals the expected answer, otherwise 0.0.
 
-    Both are normalised first: Unicode NFKC, white space as single spaces, no outer quotes, no final punctuation,
-    lower case.
+    Both are normalised first: Unicode NFKC, plain quotes and dashes, white space as single spaces, no outer quotes, no
+    final punctuation, lower case. x² is x^2, and 3½ is 3 1/2.
 
     Range: 0.0 or 1.0. Component: `exact_match`.
     """

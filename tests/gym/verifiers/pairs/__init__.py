@@ -1,0 +1,34 @@
+"""Tables of expected answers, replies and rewards, one file for each verifier."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+_LINE = re.compile(r"(?P<reward>[01](?:\.\d+)?)(?P<shown>\*?) (?P<expected>.*?) (?P<arrow>[←⇐])(?: (?P<reply>.*))?")
+
+
+class Pair(NamedTuple):
+    """One line. `convention` is its heading, `shown` is True if the documentation shows it."""
+
+    convention: str
+    expected: str
+    answer: str
+    reply: str
+    reward: float
+    shown: bool
+
+
+def read_pairs(verifier: str) -> list[Pair]:
+    convention, found = "", []
+    for line in (Path(__file__).parent / f"{verifier}.txt").read_text().splitlines():
+        if line.startswith("## "):
+            convention = line[3:]
+        elif line and not line.startswith("# "):
+            match = _LINE.fullmatch(line)
+            assert match, line
+            answer = (match["reply"] or "").replace("⏎", "\n")
+            reply = answer if match["arrow"] == "⇐" else f"\\boxed{{{answer}}}"
+            found.append(
+                Pair(convention, match["expected"], answer, reply, float(match["reward"]), bool(match["shown"]))
+            )
+    return found

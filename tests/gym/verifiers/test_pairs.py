@@ -1,0 +1,18 @@
+import pytest
+
+from tests.gym.verifiers.cases import reward_of
+from tests.gym.verifiers.pairs import read_pairs
+
+VERIFIERS = ("exact_match", "math", "numeric")
+
+
+@pytest.mark.parametrize(
+    ("verifier", "expected", "reply", "reward"),
+    [
+        pytest.param(name, pair.expected, pair.reply, pair.reward, id=f"{name}: {pair.expected} from {pair.answer}")
+        for name in VERIFIERS
+        for pair in read_pairs(name)
+    ],
+)
+def test_a_reply_has_the_reward_of_its_data_set(verifier, expected, reply, reward):
+    assert reward_of({"type": verifier}, {"expected_answer": expected}, reply) == reward
