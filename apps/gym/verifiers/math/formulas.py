@@ -141,7 +141,12 @@ def _read_unit(words: str) -> str:
 
 # Differences -------------------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"^\s*(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?\s*(?:\([a-zA-Z, ]*\))?\s*=(?!=)")
+_NAME = re.compile(
+    r"(?:\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?[a-zA-Z]{1,3}|\\[a-zA-Z]+(?:\{\w+\})?)"
+    r"(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
+)
+EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
+_OUTSIDE = re.compile(rf"[\[\](){{}},]|{EQUALS.pattern}")
 _LITERAL = re.compile(r"\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}")
 _DATE = re.compile(r"\d+(?:[-/:]\d+){2,}")
 _BASE = re.compile(r"(\w+?)_\{?(\d+)\}?")
@@ -162,13 +167,34 @@ def find_difference(expected: str, answer: str, *, relations_as_sets: bool = Fal
     return next((name for name, differ in rules if differ(expected, answer)), "")
 
 
+def split_equation(formula: str) -> tuple[str, str]:
+    """Return the two sides of one equation; two empty texts for other formulas."""
+    depth, signs = 0, []
+    for token in _OUTSIDE.finditer(formula):
+        if token[0] in ("=", ","):
+            signs += [token] if not depth else []
+        else:
+            depth += 1 if token[0] in "([{" else -1
+    if len(signs) != 1 or signs[0][0] != "=":
+        return "", ""
+    return formula[: signs[0].start()].strip(), formula[signs[0].end() :].strip()
+
+
+def without_name(formula: str) -> str:
+    """Return the right side of x = 5, f(x) = 5 or dy/dx = 5. Other formulas are unchanged."""
+    left, right = split_equation(formula)
+    return right if left and _NAME.fullmatch(left) else formula
+
+
 def _differ_in_case(expected: str, answer: str) -> bool:
     wanted, given = _letters(expected), _letters(answer)
-    return any(one.swapcase() in given for one in wanted - given)
+    return any(one.swapcase() in given for one in wanted - given) or any(
+        one.swapcase() in wanted for one in given - wanted
+    )
 
 
 def _letters(formula: str) -> set[str]:
-    bare = _COMMAND.sub(" ", _TEXT.sub(" ", _NAME.sub("", split_unit(formula)[0])))
+    bare = _COMMAND.sub(" ", _TEXT.sub(" ", without_name(split_unit(formula)[0])))
     return {one for one in re.sub(r"(?<=\d)[eE](?=[+-]?\d)", "", bare) if one.isalpha()}
 
 
@@ -203,7 +229,10 @@ def _differ_in_bases(expected: str, answer: str) -> bool:
 
 
 def _differ_in_differentials(expected: str, answer: str) -> bool:
-    return _DIFFERENTIAL.findall(expected) != _DIFFERENTIAL.findall(answer)
+    """SymPy calls all equations with dy/dx equal: y is a name, so its derivative is 0."""
+    wanted, given = (_DIFFERENTIAL.findall(text) for text in (expected, answer))
+    is_equation = "=" in expected and "=" in answer
+    return bool(wanted and given) and (wanted != given or is_equation)
 
 
 def _differ_in_primes(expected: str, answer: str) -> bool:
@@ -262,13 +291,14 @@ def are_close(expected: Any, answer: Any, tolerance: float) -> bool:
     """
     from sympy import Eq, FiniteSet, Interval, MatrixBase, Tuple, UnevaluatedExpr
 
-    if isinstance(expected, Eq) != isinstance(answer, Eq):
-        expected, answer = (one.rhs if isinstance(one, Eq) else one for one in (expected, answer))
+    if isinstance(expected, Eq) and isinstance(answer, Eq) and expected.lhs != answer.lhs:
+        return True
+    expected, answer = (one.rhs if isinstance(one, Eq) else one for one in (expected, answer))
     if isinstance(expected, FiniteSet) and isinstance(answer, FiniteSet):
         return all(any(are_close(one, other, tolerance) for other in answer.args) for one in expected.args)
     if isinstance(expected, MatrixBase) and isinstance(answer, MatrixBase):
         return all(are_close(one, other, tolerance) for one, other in zip(expected.flat(), answer.flat(), strict=False))
-    if isinstance(expected, Tuple | Interval | Eq) and isinstance(answer, Tuple | Interval | Eq):
+    if isinstance(expected, Tuple | Interval) and isinstance(answer, Tuple | Interval):
         return all(are_close(one, other, tolerance) for one, other in zip(expected.args, answer.args, strict=False))
     if not getattr(expected, "is_number", False) or not getattr(answer, "is_number", False):
         return True

@@ -12,10 +12,19 @@ from apps.gym.answer_texts import extract_answer, last_boxed, last_display
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
-from apps.gym.verifiers.math.formulas import MAX_FORMULA, are_close, find_difference, read_formula, split_unit, squeeze
+from apps.gym.verifiers.math.formulas import (
+    EQUALS,
+    MAX_FORMULA,
+    are_close,
+    find_difference,
+    read_formula,
+    split_equation,
+    split_unit,
+    squeeze,
+    without_name,
+)
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward
 
-_EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
 _MOST_SIDES = 20
 _COMMANDS = re.compile(r"\\(?:[dt]?frac|sqrt|cdot|times|div|left|right|pi|pm)(?![a-zA-Z])|(?<=\d)[eE](?=[+-]?\d)")
 _TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(?![\w.])")
@@ -86,6 +95,8 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     def _compare(self, expected: str, answer: str, is_formula: bool) -> str:
         """Return in what the answer differs, empty if in nothing."""
+        if is_formula:
+            expected, answer = _without_equal_sides(expected, answer)
         mine = _parse(split_unit(expected)[0])
         given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
         if not mine or not given or not self._equal(mine, given):
@@ -100,7 +111,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     def _holds(self, written: str) -> bool:
         """Return True if all numbers in a chain of equations agree: the last one of 31 = 32 is no answer."""
-        sides = _EQUALS.split(written)
+        sides = EQUALS.split(written)
         numbers = [_parse(side) for side in sides if _is_number(side)] if 1 < len(sides) <= _MOST_SIDES else []
         return all(self._equal(numbers[0], other) for other in numbers[1:])
 
@@ -117,7 +128,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
                     timeout_seconds=None,
                     raise_on_error=True,
                 )
-            )
+            ) or _is_multiple(expected[0], answer[0])
         except (MemoryError, RecursionError):
             raise
         except Exception:
@@ -128,6 +139,24 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 def _is_number(text: str) -> bool:
     """Return True if the text has only numbers, without variables or words."""
     return any(map(str.isdigit, text)) and not re.search(r"[^\W\d_]", _COMMANDS.sub("", text))
+
+
+def _without_equal_sides(expected: str, answer: str) -> tuple[str, str]:
+    """Return the right sides of two equations with the same left side, or of the only one with a name before it."""
+    (left, right), (other, given) = split_equation(expected), split_equation(answer)
+    if left and other:
+        return (right, given) if squeeze(left) == squeeze(other) else (expected, answer)
+    return without_name(expected), without_name(answer)
+
+
+def _is_multiple(expected: Any, answer: Any) -> bool:
+    """Return True if two equations are the same apart from a factor."""
+    from sympy import Eq, simplify
+
+    if not isinstance(expected, Eq) or not isinstance(answer, Eq) or answer.lhs == answer.rhs:
+        return False
+    ratio = simplify((expected.lhs - expected.rhs) / (answer.lhs - answer.rhs))
+    return bool(ratio.is_number and ratio.is_finite and ratio != 0)
 
 
 def _without_signs(text: str) -> str:

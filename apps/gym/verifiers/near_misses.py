@@ -1,0 +1,58 @@
+"""Copies of an expected answer with one small change, to find out whether a verifier tells them apart."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_COMMAND = re.compile(r"\\[a-zA-Z]+\s*(?:\{[a-zA-Z ]*\})?|\\.")
+_RELATIONS = {"<": r"\le ", ">": "<", r"\le": "<", r"\leq": "<", r"\ge": ">", r"\geq": ">", r"\ne": "=", r"\neq": "="}
+_RELATION = re.compile(r"\\(?:leq?|geq?|neq?)(?![a-zA-Z])|[<>]")
+_BRACKETS = {"(": "[", "[": "(", r"\{": "(", ")": "]", "]": ")", r"\}": ")"}
+_BRACKET = re.compile(r"\\[{}]|[()\[\]]")
+_UNITS = {"cm": "m", "km": "m", "m": "cm", "kg": "g", "hours": "minutes", "minutes": "hours", "dollars": "cents"}
+_UNIT = re.compile(rf"(?<=[\d\s{{])(?:{'|'.join(_UNITS)})(?![a-zA-Z])")
+
+
+class NearMiss(NamedTuple):
+    """`kind` names the change: a sign, a digit, the case, the order, a relation, a bracket, a unit."""
+
+    kind: str
+    answer: str
+
+
+def make_near_misses(expected: str) -> Iterator[NearMiss]:
+    """Yield copies of an expected answer with one change each, without repeats. Some may still be right: −0, or b·a."""
+    seen = {expected}
+    for near in _changes(expected):
+        if near.answer not in seen:
+            seen.add(near.answer)
+            yield near
+
+
+def _changes(text: str) -> Iterator[NearMiss]:
+    if any(map(str.isdigit, text)):
+        yield NearMiss("sign", text[1:] if text.startswith("-") else f"-{text}")
+        yield NearMiss("relation", rf"\neq {text}")
+    commands = [range(*match.span()) for match in _COMMAND.finditer(text)]
+    for place, sign in enumerate(text):
+        if any(place in span for span in commands):
+            continue
+        before, after = text[:place], text[place + 1 :]
+        if sign in "+-" and place:
+            yield NearMiss("sign", before + "-+"[sign == "-"] + after)
+        elif sign.isdecimal():
+            yield NearMiss("digit", f"{before}{(int(sign) + 1) % 10}{after}")
+        elif sign.isalpha():
+            yield NearMiss("case", before + sign.swapcase() + after)
+            if after[:1].isalpha() and after[0] != sign:
+                yield NearMiss("order", before + after[0] + sign + after[1:])
+    if match := re.search(r"([^,()\[\]{}]+),([^,()\[\]{}]+)", text):
+        swapped = f"{match[2].strip()}, {match[1].strip()}"
+        yield NearMiss("order", text[: match.start()] + swapped + text[match.end() :])
+    for kind, pattern, others in (
+        ("relation", _RELATION, _RELATIONS),
+        ("bracket", _BRACKET, _BRACKETS),
+        ("unit", _UNIT, _UNITS),
+    ):
+        for found in pattern.finditer(text):
+            yield NearMiss(kind, text[: found.start()] + others[found[0]] + text[found.end() :])
