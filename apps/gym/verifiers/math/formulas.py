@@ -30,7 +30,7 @@ _MIXED = re.compile(r"(-?\d{1,60}) (\d{1,60})/(\d{1,60})")
 _CURRENCY = re.compile(r"^\\?[$€£¥]\s*(?=[\d.-])|(?<=\d)\s*[€£¥]$")
 _POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "bn": 9, "trillion": 12}
 _NUMBER_WORD = re.compile(
-    rf"(?<=\d)\s*(?:\\(?:text|mathrm|textrm|mbox)\{{)?\s*({'|'.join(_POWERS)})s?\s*\}}?(?![a-zA-Z])"
+    rf"(?<=\d)\s*(?:\\(?:text|mathrm|textrm|mbox)\{{)?\s*((?i:{'|'.join(_POWERS)}))s?\s*\}}?(?![a-zA-Z])"
 )
 _SPACES_BESIDE_SIGNS = re.compile(r"\s+(?![a-zA-Z])|(?<![a-zA-Z])\s+")
 MAX_FORMULA = 10_000
@@ -46,17 +46,21 @@ def read_formula(text: str) -> str:
     text = text.strip()
     if text.isascii() and text.removeprefix("-").isdigit():
         return text  # Fast path: the usual answer.
-    text = plain_characters(text)
-    text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", text).translate(_CHARACTERS)
+    if not text.isascii():
+        text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", plain_characters(text)).translate(
+            _CHARACTERS
+        )
     if bold := _BOLD.fullmatch(text):
         text = bold[2]
-    text = _SPELLED.sub(lambda match: _SPELLINGS.get(match[0], match[0]), _LAYOUT.sub(" ", text)).strip()
+    if "\\" in text or "~" in text:
+        text = _SPELLED.sub(lambda match: _SPELLINGS.get(match[0], match[0]), _LAYOUT.sub(" ", text)).strip()
     if not text.endswith(".."):
         text = text.rstrip(" .;,")
     text = _CURRENCY.sub("", text)
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
-    text = _NUMBER_WORD.sub(lambda match: rf"\times 10^{{{_POWERS[match[1]]}}}", text)
+    if text[:1].isdigit():
+        text = _NUMBER_WORD.sub(lambda match: rf"\times 10^{{{_POWERS[match[1].lower()]}}}", text)
     return " ".join(text.split())
 
 
@@ -117,6 +121,8 @@ _TEXT_UNIT = re.compile(
 
 def split_unit(formula: str) -> tuple[str, str]:
     """Return a formula without the unit at its end, and the unit in its usual form; empty without a known unit."""
+    if not (formula[-1:].isalpha() or formula.endswith(("}", "2", "3"))):
+        return formula, ""
     found = _TEXT_UNIT.search(formula)
     words = f"{found[1]}{found[2]}{'/' + found[3] if found[3] else ''}" if found else ""
     if not found and (found := _PLAIN_UNIT.search(formula)):
@@ -296,16 +302,17 @@ def are_close(expected: Any, answer: Any, tolerance: float) -> bool:
     expected, answer = (one.rhs if isinstance(one, Eq) else one for one in (expected, answer))
     if isinstance(expected, FiniteSet) and isinstance(answer, FiniteSet):
         return all(any(are_close(one, other, tolerance) for other in answer.args) for one in expected.args)
-    if isinstance(expected, MatrixBase) and isinstance(answer, MatrixBase):
-        return all(are_close(one, other, tolerance) for one, other in zip(expected.flat(), answer.flat(), strict=False))
-    if isinstance(expected, Tuple | Interval) and isinstance(answer, Tuple | Interval):
-        return all(are_close(one, other, tolerance) for one, other in zip(expected.args, answer.args, strict=False))
-    if not getattr(expected, "is_number", False) or not getattr(answer, "is_number", False):
-        return True
-    if expected == answer:
+    if all(isinstance(one, MatrixBase | Tuple | Interval) for one in (expected, answer)):
+        pairs = zip(
+            *(one.flat() if isinstance(one, MatrixBase) else one.args for one in (expected, answer)), strict=False
+        )
+        return all(are_close(one, other, tolerance) for one, other in pairs)
+    if not all(getattr(one, "is_number", False) for one in (expected, answer)):
         return True
     # math-verify reads 50 % as 50 or 0.5, and marks the hundredth.
     is_percent = [one.has(UnevaluatedExpr) for one in (expected, answer)]
     wanted, given = (one.doit().evalf() for one in (expected, answer))
     factors = (1.0,) if is_percent[0] == is_percent[1] else (1.0, 0.01, 100.0)
-    return any(bool(abs(wanted * factor - given) <= tolerance * abs(wanted * factor)) for factor in factors)
+    return expected == answer or any(
+        bool(abs(wanted * factor - given) <= tolerance * abs(wanted * factor)) for factor in factors
+    )

@@ -21,15 +21,12 @@ RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 
 # Lengths are limited, because comparing a number of a million digits would block the event loop.
 _MAX_DIGITS = 200
-_MOST_DIGITS_OF_BASE = 30
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,60}}|\d{{1,{_MAX_DIGITS}}})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
 _WORDS = {"thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
 _NUMBER = (
-    rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?:(?P<whole>\d{{1,60}}) (?=\d{{1,60}} ?/))?(?P<top>{_DECIMAL})"
-    rf"(?:\s*/\s*(?P<bottom>{_DECIMAL})|(?<=\d)\^\{{?(?P<power>\d{{1,2}})\}}?)?"
-    r"(?: ?(?:[×·*]|\\times|\\cdot) ?10\^\{?(?P<ten>[+-]?\d{1,3})\}?)?"
-    rf"(?: ?(?P<word>{'|'.join(_WORDS)})s?\b)?(?:\s*(?P<percent>\\?%))?(?: ?[€£])?"
+    rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
+    r"(?: ?[€£])?"
 )
 _WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
 _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
@@ -37,6 +34,11 @@ _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 _ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:]){_NUMBER}(?![\w/^]|[.,:-]\d)")
 _RANGE = re.compile(r"(?:\d[\w.,%€£°]{0,20} ?(?:to|or)|\bbetween [^.]{1,40} and) ?$")
 _LONGEST_RANGE = 80
+# Written as numbers with an exponent or as fractions, which the pattern of numbers reads.
+_WORD = re.compile(rf"(?<=\d) ?({'|'.join(_WORDS)})s?\b", re.IGNORECASE)
+_TIMES_TEN = re.compile(r"(?<=\d) ?(?:[×·*]|\\times|\\cdot) ?10\^\{?([+-]?\d{1,3})\}?")
+_POWER = re.compile(r"(?<![\w.,^{])(\d{1,30})\^\{?(\d{1,2})\}?(?![\d^])")
+_MIXED = re.compile(r"(?<![\d.,/] )(?<![\w.,/])(\d{1,60}) (\d{1,60})/(\d{1,60})(?![\w/])")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
 _SPACED_THOUSANDS = re.compile(r"[+-]? ?[$€£]? ?\d{1,3}(?: \d{3}){1,60}(?=[^\d ,]|[ ,]?(?!\d)|$)")
 _MAX_ANSWER = 1_000
@@ -49,8 +51,8 @@ _CALCULATES = (
 )
 _UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
 _MEASURED = re.compile(
-    rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?:{_CALCULATES})\b){_UNIT}"
-    rf"(?:[ /·](?!(?:{_CALCULATES})\b){_UNIT}){{0,3}}"
+    rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?i:{_CALCULATES})\b){_UNIT}"
+    rf"(?:[ /·](?!(?i:{_CALCULATES})\b){_UNIT}){{0,3}}"
 )
 
 
@@ -120,6 +122,11 @@ def _plain(text: str) -> str:
         text = text.replace(markup, "")
     # Single spaces keep the patterns linear.
     text = " ".join(text.split())
+    if "^" in text:
+        text = _POWER.sub(lambda found: str(int(found[1]) ** int(found[2])), _TIMES_TEN.sub(r"e\1", text))
+    if "/" in text:
+        text = _MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
+    text = _WORD.sub(lambda found: f"e{_WORDS[found[1].lower()]}", text)
     spaced = _SPACED_THOUSANDS.match(text)
     return text[: spaced.end()].replace(" ", "") + text[spaced.end() :] if spaced else text
 
@@ -148,12 +155,6 @@ def _from_match(match: re.Match[str]) -> Number | None:
     if not bottom:
         return None
     value = _fraction(match["top"]) / bottom
-    if match["power"]:
-        if len(match["top"]) > _MOST_DIGITS_OF_BASE:
-            return None
-        value **= int(match["power"])
-    value += int(match["whole"] or 0)
-    value *= Fraction(10) ** (int(match["ten"] or 0) + _WORDS.get(match["word"], 0))
     return Number(-value if match["sign"] == "-" else value, percent=match["percent"] is not None)
 
 
