@@ -67,6 +67,12 @@ class VerifierError(GymError):
     kind: ClassVar[ErrorKind] = "verifier_error"
 
 
+class VerifierTooSlow(VerifierError):
+    """A verifier that runs in a separate process was stopped at its time limit."""
+
+    kind = "verifier_timeout"
+
+
 class JudgeError(VerifierError):
     """The judge model or the simulated user failed, or gave no valid answer."""
 

@@ -26,6 +26,7 @@ ErrorKind = Literal[
     "policy_error",
     "environment_error",
     "verifier_error",
+    "verifier_timeout",
     "judge_error",
     "agent_error",
     "agent_lost",
@@ -104,6 +105,13 @@ OUTCOMES: dict[str, Outcome] = {
             "environment",
         ),
         _failed("verifier_error", "Verifier failed", "The verifier failed, or returned no finite number", "verifier"),
+        _failed(
+            "verifier_timeout",
+            "Verifier too slow",
+            "A verifier that runs here did not end within its time limit",
+            "verifier",
+            "no",
+        ),
         _failed(
             "judge_error",
             "Judge failed",
@@ -255,7 +263,7 @@ OPENENV_ERRORS: dict[str, ErrorKind | Literal["tool_error"]] = {
 HARBOR_EXCEPTIONS: dict[str, ErrorKind | StopReason] = {
     "AgentSetupTimeoutError": "agent_error",
     "AgentTimeoutError": "time_limit",
-    "VerifierTimeoutError": "verifier_error",
+    "VerifierTimeoutError": "verifier_timeout",
     "EnvironmentStartTimeoutError": "environment_error",
     "SandboxBuildFailedError": "environment_error",
     "HealthcheckError": "environment_error",

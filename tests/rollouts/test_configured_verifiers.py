@@ -93,7 +93,7 @@ def test_the_plan_keeps_its_verifier_when_the_environment_gets_another():
     assert finish(collection).mean_reward == 1.0
 
 
-def test_a_verifier_that_hangs_is_a_verifier_error_and_never_a_reward():
+def test_a_verifier_that_hangs_times_out_and_never_gives_a_reward():
     rows = [
         make_row(
             "What is 2 * 3?", "6", verifier={"type": "regex", "wanted": [r"(?s)^(?:.|\w|\s)+#$"], "time_limit": 0.5}
@@ -102,7 +102,7 @@ def test_a_verifier_that_hangs_is_a_verifier_error_and_never_a_reward():
     collection = finish(plan(declared(), rows))
     rollout = Rollout.objects.get()
     assert (collection.completed, collection.failed) == (0, 1)
-    assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "verifier_error", None)
+    assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "verifier_timeout", None)
     assert "stopped after 0.5 s without a result" in rollout.error_message
 
 

@@ -42,6 +42,10 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return the time limit of a verification in a separate process: the parameter `time_limit`, or 10 s."""
         return float(getattr(self, "time_limit", 10.0))
 
+    @classmethod
+    def prepare(cls) -> None:
+        """Import what `verify` needs. Runs in the separate process before the time limit starts."""
+
     @property
     def needs(self) -> frozenset[str]:
         """Return the row fields that verification requires: the `expected_field`, if there is one."""
@@ -106,6 +110,16 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
         ),
     ] = ""
     time_limit: TimeLimit = 10.0
+    too_slow: Annotated[
+        Literal["error", "wrong"],
+        Meta(
+            title="At the time limit",
+            description="`error`: the rollout fails without a reward. `wrong`: the reward is 0.0, because only the "
+            "answer can make this verifier slow",
+        ),
+    ] = "error"
+    component: ClassVar[str]
+    """The component of the reward."""
 
     def runs_on_loop(self, row: TaskRow) -> bool:
         return self.extract != "pattern"

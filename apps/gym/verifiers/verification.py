@@ -3,14 +3,14 @@
 import asyncio
 from typing import Any
 
-from apps.gym.errors import GymError, JudgeError, VerifierError
+from apps.gym.errors import GymError, JudgeError, VerifierError, VerifierTooSlow
 from apps.gym.judging.judge import Judgement
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, text_of
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge, judge_attempt
 from apps.gym.verifiers.processes.process_pool import shared_pool
-from apps.gym.verifiers.protocol import Verifier
+from apps.gym.verifiers.protocol import AnswerVerifier, Verifier
 
 MAX_ON_LOOP = 100_000
 """Maximum characters of an attempt that a quick verifier reads on the event loop, which takes milliseconds."""
@@ -45,6 +45,10 @@ async def verify_attempt(
             return verifier.verify(row, response)
         seconds = min(verifier.max_seconds, most_seconds)
         return await shared_pool().verify(verifier, row, response, seconds=seconds, whose=whose)
+    except VerifierTooSlow as stopped:
+        if isinstance(verifier, AnswerVerifier) and verifier.too_slow == "wrong":
+            return Reward(value=0.0, components={verifier.component: 0.0}, explanation=f"{stopped}; counted as wrong")
+        raise
     except GymError:
         raise
     except Exception as bug:

@@ -40,7 +40,7 @@ HEARTBEAT_SECONDS = 2.0
 GIVEN_UP = 50
 """Consecutive failures of the environment after which the reverification fails."""
 SAME = 1e-9
-FAILED_BY_VERIFIER = ("judge_error", "verifier_error")
+FAILED_BY_VERIFIER = ("judge_error", "verifier_error", "verifier_timeout")
 
 State = Reverification.State
 

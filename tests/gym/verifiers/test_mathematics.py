@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from apps.gym.errors import VerifierError
+from apps.gym.verifiers.processes.process_pool import ProcessPool
 from apps.gym.verifiers.registry import read_verifier
 from apps.gym.verifiers.verification import verify_attempt
 from tests.gym.verifiers.cases import REFUSED, reward_of
@@ -62,5 +63,29 @@ def test_an_expression_that_takes_for_ever_is_stopped_and_gives_no_reward():
 
     with pytest.raises(VerifierError, match="Symbolic mathematics: stopped after 3 s without a result") as stopped:
         asyncio.run(verify(ENDLESS))
-    assert (stopped.value.kind, stopped.value.transient) == ("verifier_error", False)
+    assert (stopped.value.kind, stopped.value.transient) == ("verifier_timeout", False)
     assert asyncio.run(verify(r"\boxed{7}")).value == 1.0
+
+
+def test_an_answer_that_only_makes_the_verifier_slow_may_count_as_wrong():
+    verifier = read_verifier({"type": "math", "time_limit": 1, "too_slow": "wrong"})
+    found = asyncio.run(verify_attempt(verifier, {"expected_answer": "7"}, response(ENDLESS)))
+    assert (found.value, found.components) == (0.0, {"math_equality": 0.0})
+    assert found.explanation == "Symbolic mathematics: stopped after 1 s without a result; counted as wrong"
+
+
+def test_loading_the_library_is_no_part_of_the_time_limit():
+    pool = ProcessPool(1)
+    verifier = read_verifier({"type": "math", "time_limit": 0.3})
+
+    async def verify(text):
+        return await pool.verify(verifier, {"expected_answer": "7"}, response(text), seconds=verifier.time_limit)
+
+    try:
+        assert asyncio.run(verify(r"\boxed{\frac{14}{2}}")).value == 1.0
+        with pytest.raises(VerifierError, match="stopped after"):
+            asyncio.run(verify(ENDLESS))
+        # The process that replaces the stopped one loads the library again.
+        assert asyncio.run(verify(r"\boxed{\frac{14}{2}}")).value == 1.0
+    finally:
+        pool.close()

@@ -44,7 +44,7 @@ def test_a_pattern_that_hangs_is_killed_at_its_time_limit_and_gives_no_reward(po
     [child] = pool._children
     with pytest.raises(VerifierError, match=r"Regular expressions: stopped after 0\.5 s without a result") as refused:
         verify(pool, HANGS, LONG, seconds=0.5)
-    assert refused.value.kind == "verifier_error"
+    assert refused.value.kind == "verifier_timeout"
     assert not refused.value.transient
     assert child.process.returncode == -signal.SIGKILL
     assert verify(pool, HANGS, "aaaa").value == 1.0

@@ -44,12 +44,13 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     brackets, a derivative, a prime, or the unit. Dates, times, scores and words are texts.
 
     Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
-    fails with `verifier_error` and has no reward.
+    fails with `verifier_timeout` and has no reward, or is wrong with `too_slow: wrong`.
 
     Range: 0.0 or 1.0. Component: `math_equality`.
     """
 
     title: ClassVar[str] = "Symbolic mathematics"
+    component = "math_equality"
     decimals: Annotated[int, Meta(ge=0, le=15, title="Decimals", description="Number of decimals to round to")] = 6
     relations_as_sets: Annotated[
         bool,
@@ -59,6 +60,10 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     def runs_on_loop(self, row: TaskRow) -> bool:
         return False
 
+    @classmethod
+    def prepare(cls) -> None:
+        _parse("1")
+
     def find_problems(self) -> Iterator[Problem]:
         yield from super().find_problems()
         if len(str(self.expected)) > MAX_FORMULA:
@@ -67,7 +72,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self.find_expected(row)
         expected = read_formula(_without_signs(wanted))
-        reward = partial(answer_reward, "math_equality", expected=wanted)
+        reward = partial(answer_reward, self.component, expected=wanted)
         written, is_formula = self._written(row, response)
         if written is None:
             return reward(0.0, f"no answer; expected {excerpt(wanted)}", answer=None)

@@ -176,6 +176,7 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
     """
 
     title: ClassVar[str] = "Number with tolerance"
+    component = "numeric_correctness"
     absolute_tolerance: (
         Annotated[
             float,
@@ -216,7 +217,7 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         tolerance = self._tolerance(row, expected)
         text = assistant_text(response.get("output") or [])
         answer = self.extract_answer(row, text)
-        reward = partial(answer_reward, "numeric_correctness", answer=answer, expected=wanted)
+        reward = partial(answer_reward, self.component, answer=answer, expected=wanted)
         if answer is None:
             return reward(0.0, f"no answer; expected {wanted}")
         boxed = stands_in_box(text, self.extract or extraction_mode(row))

@@ -19,7 +19,7 @@ import msgspec
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.verifiers.processes.framing import receive, send
-from apps.gym.verifiers.registry import read_verifier
+from apps.gym.verifiers.registry import VERIFIERS, read_verifier
 
 MAX_MEMORY = 2 * 1024**3
 """Maximum bytes of address space. Larger requests fail with MemoryError here instead of exhausting the machine."""
@@ -28,8 +28,13 @@ _SLACK = 2.0
 
 def serve(channel: socket.socket) -> None:
     send(channel, b"ready")
-    while job := receive(channel):
-        send(channel, _encode(_answer(json.loads(job))))
+    while received := receive(channel):
+        job = json.loads(received)
+        if prepared := job.get("prepare"):
+            VERIFIERS[prepared].prepare()
+            send(channel, b"ready")
+        else:
+            send(channel, _encode(_answer(job)))
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.errors import VerifierError
+from apps.gym.errors import VerifierError, VerifierTooSlow
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.processes.framing import receive, send
@@ -64,12 +64,21 @@ class Child:
                 start_new_session=True,
             )
         self.channel = ours
+        self._prepared: set[str] = set()
         try:
             if receive(ours, seconds=_STARTING) != b"ready":
                 raise VerifierError("the process that runs verifiers could not be started")
         except BaseException:
             self.kill()
             raise
+
+    def prepare(self, verifier: str) -> None:
+        """Let the process import what this type of verifier needs, which takes seconds. Raises VerifierError."""
+        if verifier not in self._prepared:
+            send(self.channel, json.dumps({"prepare": verifier}).encode())
+            if receive(self.channel, seconds=_STARTING) != b"ready":
+                raise VerifierError("the process that runs verifiers could not import what it needs")
+            self._prepared.add(verifier)
 
     def ask(self, job: bytes, *, seconds: float) -> bytes:
         """Return the answer to a job. Raises TimeoutError, and ConnectionError if the process has ended."""
@@ -89,6 +98,7 @@ class Child:
 class _Job(msgspec.Struct):
     body: bytes
     seconds: float
+    verifier: str
     title: str
     whose: str
     answer: Future[Reward]
@@ -124,7 +134,7 @@ class ProcessPool:
         # Not orjson, because a model may write integers of more than 64 bits or half a surrogate pair.
         body = json.dumps({"verifier": given, "row": row, "response": response, "seconds": seconds}).encode()
         answer: Future[Reward] = Future()
-        self._put(_Job(body, seconds, verifier.title, whose, answer))
+        self._put(_Job(body, seconds, given["type"], verifier.title, whose, answer))
         return await asyncio.wrap_future(answer)
 
     def close(self) -> None:
@@ -203,11 +213,12 @@ class ProcessPool:
             child = None
         try:
             child = child or self._start()
+            child.prepare(job.verifier)
             answer = _decode_answer(child.ask(job.body, seconds=job.seconds))
         except TimeoutError:
             problem = f"{job.title}: stopped after {job.seconds:g} s without a result"
             self._forget(child)
-            return None, VerifierError(problem).permanent(), False
+            return None, VerifierTooSlow(problem).permanent(), False
         except Exception as broken:
             self._forget(child)
             return None, VerifierError(f"{job.title}: its process failed: {broken}"), True

@@ -94,7 +94,7 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
 
     For a tool call, there must be exactly one call, of the named tool if given; its arguments or the named argument are
     checked. `closed` requires every property of the schema and allows no others, as NeMo Gym's structured_outputs does.
-    Verification stops at the time limit with `verifier_error`.
+    Verification stops at the time limit with `verifier_timeout`.
 
     Range: 0.0 or 1.0. Components: `json` (1.0 if the reply contains JSON) and `schema`.
     """

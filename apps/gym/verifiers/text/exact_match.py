@@ -61,11 +61,12 @@ class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
     """
 
     title: ClassVar[str] = "Exact match"
+    component = "exact_match"
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         expected = self.find_expected(row)
         answer = self.find_answer(row, response)
-        reward = partial(answer_reward, "exact_match", answer=answer, expected=expected)
+        reward = partial(answer_reward, self.component, answer=answer, expected=expected)
         if answer is None:
             mode = self.extract or extraction_mode(row)
             wanted = " in a \\boxed{…}" if mode == "boxed" else ""
@@ -124,6 +125,7 @@ class StringMatch(TextVerifier, frozen=True, kw_only=True, tag="string_match"):
     """
 
     title: ClassVar[str] = "Graded string match"
+    component = "string_match"
     extract: (
         Annotated[
             Extraction,
@@ -149,7 +151,7 @@ class StringMatch(TextVerifier, frozen=True, kw_only=True, tag="string_match"):
             value = compare(_plain(answer), _plain(expected))
         verb = {1.0: "is", SOFT: "is nearly"}.get(value, "is not")
         told = "no answer" if answer is None else f"answer {excerpt(answer)} {verb} {excerpt(expected)}"
-        return answer_reward("string_match", value, told, answer=answer, expected=expected)
+        return answer_reward(self.component, value, told, answer=answer, expected=expected)
 
     def _answer(self, row: TaskRow, response: dict[str, Any]) -> str | None:
         if self.extract == "pattern":
