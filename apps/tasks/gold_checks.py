@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -36,6 +36,9 @@ CHUNK_SECONDS = 20.0
 AT_ONCE = 8
 SHOWN = 20
 """Tasks with less than full reward that are listed."""
+
+COUNTS = ("full", "less", "unknown", "near", "texts")
+"""Tasks by the reward of their expected answer; tasks whose verifier accepts a wrong copy; answers compared as text."""
 
 Score = Callable[[TaskRow], Coroutine[Any, Any, GoldScore]]
 
@@ -158,26 +161,42 @@ def _scorer(environment: Environment, outbound: Any) -> Score:
 
 
 def _add(before: dict[str, Any], tasks: Sequence[Task], scores: Sequence[GoldScore]) -> dict[str, Any]:
-    counts = {name: int(before.get(name, 0)) for name in ("full", "less", "unknown")}
-    first = list(before.get("first", []))
+    counts = {name: int(before.get(name, 0)) for name in COUNTS}
+    first, copies = list(before.get("first", [])), list(before.get("copies", []))
     for task, score in zip(tasks, scores, strict=True):
         counts[score.outcome] += 1
+        counts["texts"] += score.is_text
+        counts["near"] += score.copy is not None
+        if score.copy is not None and len(copies) < SHOWN:
+            told = {"change": score.copy.kind, "accepts": clean_line(score.copy.answer, 300)}
+            copies.append({"task": task.pk, "number": task.number, **told})
         if score.outcome == "less" and len(first) < SHOWN:
             message = clean_line(cut_clean(score.message, 300), 300)
             first.append({"task": task.pk, "number": task.number, "reward": score.reward, "message": message})
-    return {**counts, "first": first}
+    return {**counts, "first": first, "copies": copies}
 
 
 def read_check(version: DatasetVersion) -> dict[str, Any]:
-    """Return the counts, the first tasks with less than full reward, and a message."""
+    """Return the counts, the first tasks with less than full reward or an accepted wrong copy, and messages."""
     found = version.gold_check or {}
     return {
-        **{name: int(found.get(name, 0)) for name in ("full", "less", "unknown")},
+        **{name: int(found.get(name, 0)) for name in COUNTS},
         "complete": version.gold_next is None,
         "checkable": can_check(version.dataset.environment),
         "first": found.get("first", []),
+        "copies": found.get("copies", []),
         "message": describe_check(version),
+        "warnings": list(_warn(found)),
     }
+
+
+def _warn(found: dict[str, Any]) -> Iterator[str]:
+    if near := found.get("near"):
+        answers = "1 expected answer" if near == 1 else f"{near:,} expected answers"
+        yield f"The verifier also accepts a wrong copy of {answers}, so it may reward wrong answers."
+    if texts := found.get("texts"):
+        answers = "1 expected answer is" if texts == 1 else f"{texts:,} expected answers are"
+        yield f"{answers} no mathematics that the verifier can read, so only the same text gets the reward."
 
 
 def describe_check(version: DatasetVersion) -> str:

@@ -166,3 +166,30 @@ def test_servers_of_others_and_environments_without_verification_are_not_checked
 def test_tasks_without_a_score_are_counted_in_the_message(unknown: int, told: str):
     version = DatasetVersion(gold_check={"full": 38, "less": 0, "unknown": unknown})
     assert told in describe_check(version)
+
+
+def test_a_verifier_that_accepts_a_wrong_copy_of_the_answer_is_told_with_the_copies(client):
+    rows = [{"question": "How many?", "answer": answer} for answer in ("100", "7")]
+    version = load({"type": "numeric", "absolute_tolerance": 150}, *rows)
+    assert [version.gold_check[name] for name in ("full", "near", "texts")] == [2, 2, 0]
+    assert version.gold_check["copies"][0] == {
+        "task": version.tasks.first().pk,
+        "number": 1,
+        "change": "digit",
+        "accepts": "200",
+    }
+    client.force_login(make_user())
+    address = f"/datasets/{version.dataset.slug}/"
+    page = client.get(address).text
+    assert "The verifier also accepts a wrong copy of 2 expected answers, so it may reward wrong answers." in page
+    assert "Choose another verifier" in page
+    tasks = [each["task"] for each in version.gold_check["copies"]]
+    assert client.post(f"{address}mark/", {"action": "retire", "task": tasks}).status_code == 302
+    assert all(task.is_retired for task in version.tasks.all())
+
+
+def test_expected_answers_that_are_no_mathematics_are_counted():
+    version = load({"type": "math"}, *({"question": "Find it.", "answer": one} for one in (r"x\equiv 3 \pmod 7", "12")))
+    assert [version.gold_check[name] for name in ("full", "near", "texts")] == [2, 0, 1]
+    page = signed_in().get(f"/datasets/{version.dataset.slug}/").text
+    assert "1 expected answer is no mathematics that the verifier can read" in page

@@ -39,7 +39,9 @@ class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
 
     gold = serializers.SerializerMethodField(
         help_text="Rewards of the expected answers, scored by the tasks' own verifier. `full`, `less` and `unknown` "
-        "count tasks. `complete` is true after the last task. `first` lists tasks with less than full reward."
+        "count tasks, `near` those whose verifier also accepts a wrong copy of the expected answer, `texts` those "
+        "whose expected answer is compared as text. `complete` is true after the last task. `first` lists tasks with "
+        "less than full reward, `copies` those with an accepted copy."
     )
 
     class Meta:

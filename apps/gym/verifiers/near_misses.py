@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _COMMAND = re.compile(r"\\[a-zA-Z]+\s*(?:\{[a-zA-Z ]*\})?|\\.")
+_KEPT = re.compile(r"(?<=\d)[eE](?=[+-]?\d)|^\s*(?:\w|\w'?\(\w\))(?=\s*=)|\\(?:text|mathrm|mbox)\{[^{}]*\}|\(\w\)")
 _RELATIONS = {"<": r"\le ", ">": "<", r"\le": "<", r"\leq": "<", r"\ge": ">", r"\geq": ">", r"\ne": "=", r"\neq": "="}
 _RELATION = re.compile(r"\\(?:leq?|geq?|neq?)(?![a-zA-Z])|[<>]")
 _BRACKETS = {"(": "[", "[": "(", r"\{": "(", ")": "]", "]": ")", r"\}": ")"}
@@ -21,7 +22,11 @@ class NearMiss(NamedTuple):
 
 
 def make_near_misses(expected: str) -> Iterator[NearMiss]:
-    """Yield copies of an expected answer with one change each, without repeats. Some may still be right: −0, or b·a."""
+    """Yield wrong copies of an expected answer with one change each, without repeats.
+
+    Changes that keep an answer right are left out: −0, 1E3 for 1e3, other names on the left side of an equation, the
+    case of words, and the order of a set.
+    """
     seen = {expected}
     for near in _changes(expected):
         if near.answer not in seen:
@@ -30,23 +35,24 @@ def make_near_misses(expected: str) -> Iterator[NearMiss]:
 
 
 def _changes(text: str) -> Iterator[NearMiss]:
-    if any(map(str.isdigit, text)):
+    if any(one in "123456789" for one in text):
         yield NearMiss("sign", text[1:] if text.startswith("-") else f"-{text}")
         yield NearMiss("relation", rf"\neq {text}")
-    commands = [range(*match.span()) for match in _COMMAND.finditer(text)]
+    kept = [range(*match.span()) for pattern in (_COMMAND, _KEPT) for match in pattern.finditer(text)]
     for place, sign in enumerate(text):
-        if any(place in span for span in commands):
+        if any(place in span for span in kept):
             continue
         before, after = text[:place], text[place + 1 :]
         if sign in "+-" and place:
             yield NearMiss("sign", before + "-+"[sign == "-"] + after)
         elif sign.isdecimal():
-            yield NearMiss("digit", f"{before}{(int(sign) + 1) % 10}{after}")
+            for step in range(1, 10):
+                yield NearMiss("digit", f"{before}{(int(sign) + step) % 10}{after}")
         elif sign.isalpha():
             yield NearMiss("case", before + sign.swapcase() + after)
             if after[:1].isalpha() and after[0] != sign:
                 yield NearMiss("order", before + after[0] + sign + after[1:])
-    if match := re.search(r"([^,()\[\]{}]+),([^,()\[\]{}]+)", text):
+    if match := re.search(r"(?<=\()([^,()\[\]{}]+),([^,()\[\]{}]+)", text):
         swapped = f"{match[2].strip()}, {match[1].strip()}"
         yield NearMiss("order", text[: match.start()] + swapped + text[match.end() :])
     for kind, pattern, others in (

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 from apps.gym.verifiers.parameters_reader import VerifierMisconfigured, parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS, asks_judge, find_problems, read_verifier
 
-NUMERIC = "expected, expected_field, extract, pattern, time_limit, absolute_tolerance, relative_tolerance"
+NUMERIC = "expected, expected_field, extract, pattern, time_limit, too_slow, absolute_tolerance, relative_tolerance"
 
 
 @pytest.mark.parametrize("kind", VERIFIERS)

@@ -5,7 +5,8 @@ The attempt replies as a good model would: with the final answer alone, where th
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -23,8 +24,11 @@ from apps.gym.traces.items import Item, TaskRow, dump_json, input_items, message
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
 from apps.gym.verifiers.final_state import FinalState
 from apps.gym.verifiers.hybrid import Hybrid
+from apps.gym.verifiers.math.math_verifier import TEXT
+from apps.gym.verifiers.near_misses import NearMiss, make_near_misses
 from apps.gym.verifiers.protocol import AnswerVerifier, Verifier
 from apps.gym.verifiers.registry import read_verifier
+from apps.gym.verifiers.text.exact_match import TextVerifier
 from apps.gym.verifiers.text.multiple_choice import MultipleChoice
 from apps.gym.verifiers.text.patterns import Contains
 from apps.gym.verifiers.tools.expected_calls import calls_expected
@@ -33,6 +37,8 @@ from apps.gym.verifiers.verification import verify_attempt
 
 FULL = 1.0
 _TOLERANCE = 1e-9
+_MOST_COPIED = 200
+_WHOSE = "gold answers"
 SECONDS = 30.0
 """Time limit of one attempt."""
 
@@ -43,6 +49,10 @@ class GoldScore(NamedTuple):
     outcome: Literal["full", "less", "unknown"]
     reward: float | None = None
     message: str = ""
+    copy: NearMiss | None = None
+    """A changed copy of the expected answer that gets full reward, too."""
+    is_text: bool = False
+    """True if mathematics was asked for, and the expected answer is none."""
 
 
 _NO_GOLD = GoldScore("unknown", message="The row does not tell what a right attempt is.")
@@ -54,14 +64,42 @@ async def score_by_verifier(verifier: Verifier | None, row: TaskRow) -> GoldScor
         chosen = read_verifier(row[ROW_FIELD]) if row.get(ROW_FIELD) is not None else verifier
         attempts = list(_gold_attempts(chosen, row)) if chosen else []
         rewards = [
-            await verify_attempt(one, row, {"output": items}, most_seconds=SECONDS, whose="gold answers")
+            await verify_attempt(one, row, {"output": items}, most_seconds=SECONDS, whose=_WHOSE)
             for one, items in attempts
         ]
+        if equals_prompt(row):
+            return GoldScore("less", 0.0, "The expected answer is the prompt.")
+        score = _worst(rewards) if rewards else _NO_GOLD
+        return await _try_copies(score, row, [one for one, _ in attempts]) if score.outcome == "full" else score
     except GymError as problem:
         return _failed(problem)
-    if equals_prompt(row):
-        return GoldScore("less", 0.0, "The expected answer is the prompt.")
-    return _worst(rewards) if rewards else _NO_GOLD
+
+
+async def _try_copies(score: GoldScore, row: TaskRow, verifiers: Sequence[Verifier]) -> GoldScore:
+    """Score one changed copy of the expected answer of each kind."""
+    for verifier, copy in _copies(verifiers, with_final_answers(row)):
+        output = list(_items(_reply(verifier, row, copy.answer, boxed=True)))
+        with suppress(GymError):
+            reward = await verify_attempt(verifier, row, {"output": output}, most_seconds=SECONDS, whose=_WHOSE)
+            score = score._replace(is_text=score.is_text or bool(reward.details.get(TEXT)))
+            if (reward.value or 0.0) >= FULL - _TOLERANCE:
+                return score._replace(copy=copy)
+    return score
+
+
+def _copies(verifiers: Sequence[Verifier], row: TaskRow) -> Iterator[tuple[AnswerVerifier, NearMiss]]:
+    """Yield verifiers of answers with the first changed copy of each kind."""
+    for verifier in verifiers:
+        if not isinstance(verifier, AnswerVerifier) or verifier.extract == "pattern":
+            continue
+        if len(expected := verifier.find_expected(row)) > _MOST_COPIED:
+            continue
+        ignores_case = isinstance(verifier, TextVerifier) and not verifier.is_strict(row)
+        kinds: set[str] = {"case"} if ignores_case else set()
+        for near in make_near_misses(expected):
+            if near.kind not in kinds:
+                kinds.add(near.kind)
+                yield verifier, near
 
 
 async def score_by_environment(server: ResourceServer, kit: Kit, row: TaskRow) -> GoldScore:
@@ -133,8 +171,12 @@ def gold_move(verifier: Verifier, row: TaskRow) -> Move | None:  # noqa: PLR0911
 def _answer(verifier: AnswerVerifier, row: TaskRow) -> Move | None:
     if verifier.extract == "pattern":
         return None
-    answer = verifier.find_expected(row)
-    match verifier.extract or extraction_mode(row):
+    return _reply(verifier, row, verifier.find_expected(row))
+
+
+def _reply(verifier: AnswerVerifier, row: TaskRow, answer: str, *, boxed: bool = False) -> Move:
+    """Return a reply with the answer where the verifier searches for it. `boxed` puts it in a box if any place does."""
+    match verifier.extract or extraction_mode(row) or ("boxed" if boxed else None):
         case "boxed":
             return Move(text=f"\\boxed{{{answer}}}")
         case "final_answer":

@@ -121,7 +121,7 @@ _TEXT_UNIT = re.compile(
 
 def split_unit(formula: str) -> tuple[str, str]:
     """Return a formula without the unit at its end, and the unit in its usual form; empty without a known unit."""
-    if not (formula[-1:].isalpha() or formula.endswith(("}", "2", "3"))):
+    if not (formula[-1:].isalpha() or formula.endswith("}") or "^" in formula):
         return formula, ""
     found = _TEXT_UNIT.search(formula)
     words = f"{found[1]}{found[2]}{'/' + found[3] if found[3] else ''}" if found else ""

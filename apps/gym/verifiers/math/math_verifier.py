@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from apps.gym.answer_texts import extract_answer, last_boxed, last_display
@@ -29,6 +30,10 @@ _MOST_SIDES = 20
 _COMMANDS = re.compile(r"\\(?:[dt]?frac|sqrt|cdot|times|div|left|right|pi|pm)(?![a-zA-Z])|(?<=\d)[eE](?=[+-]?\d)")
 _TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(?![\w.])")
 """6.02e23 as programs write it. math-verify would read the e as a name."""
+
+
+TEXT = "expected_is_text"
+"""The detail of a reward whose expected answer cannot be read as mathematics."""
 
 
 class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
@@ -71,7 +76,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self.find_expected(row)
-        expected = read_formula(_without_signs(wanted))
+        expected = read_formula(_without_signs(last_boxed(wanted) or wanted))
         reward = partial(answer_reward, self.component, expected=wanted)
         written, is_formula = self._written(row, response)
         if written is None:
@@ -83,10 +88,13 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         shown = f"answer {excerpt(written)}" + (f" (read as {excerpt(answer)})" if answer != written else "")
         if squeeze(answer) == squeeze(expected):
             return reward(1.0, f"{shown} equals expected {excerpt(wanted)}", answer=answer)
-        difference = self._compare(expected, answer if is_formula else written, is_formula)
+        difference, is_text = self._compare(expected, answer if is_formula else written, is_formula)
         verb = "is not" if difference else "equals"
         ending = f"; it differs in {difference}" if difference and difference != "value" else ""
-        return reward(float(not difference), f"{shown} {verb} expected {excerpt(wanted)}{ending}", answer=answer)
+        ending += "; it is no mathematics, so texts are compared" if is_text else ""
+        told = f"{shown} {verb} expected {excerpt(wanted)}{ending}"
+        found = reward(float(not difference), told, answer=answer)
+        return msgspec.structs.replace(found, details={**found.details, TEXT: True}) if is_text else found
 
     def _written(self, row: TaskRow, response: dict[str, Any]) -> tuple[str | None, bool]:
         """Return the answer, and whether all of it is one formula."""
@@ -98,21 +106,21 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             formula = last_display(text)
         return (extract_answer(text), False) if formula is None else (formula, True)
 
-    def _compare(self, expected: str, answer: str, is_formula: bool) -> str:
-        """Return in what the answer differs, empty if in nothing."""
+    def _compare(self, expected: str, answer: str, is_formula: bool) -> tuple[str, bool]:
+        """Return in what the answer differs, empty if in nothing, and whether the expected answer is no mathematics."""
         if is_formula:
             expected, answer = _without_equal_sides(expected, answer)
         mine = _parse(split_unit(expected)[0])
         given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
+        is_text = all(isinstance(one, str) for one in mine)
         if not mine or not given or not self._equal(mine, given):
-            return "value"
+            return "value", is_text
         # In a sentence, the formula that was found in it.
         found = answer if is_formula else read_formula(str(given[-1]))
         if told := find_difference(expected, found, relations_as_sets=self.relations_as_sets):
-            return told
-        if not are_close(mine[0], given[0], 10.0**-self.decimals) or not self._holds(found):
-            return "value"
-        return ""
+            return told, is_text
+        is_close = are_close(mine[0], given[0], 10.0**-self.decimals) and self._holds(found)
+        return "" if is_close else "value", is_text
 
     def _holds(self, written: str) -> bool:
         """Return True if all numbers in a chain of equations agree: the last one of 31 = 32 is no answer."""
