@@ -13,13 +13,15 @@ sys.path.insert(0, str(ROOT))
 from apps.gym.verifiers.parameters_reader import parameters_schema  # noqa: E402
 from apps.gym.verifiers.registry import VERIFIERS  # noqa: E402
 from scripts.generated_files import keep_current  # noqa: E402
+from tests.gym.verifiers.pairs import read_pairs  # noqa: E402
 
 PAGE = ROOT / "docs" / "use" / "verifier_reference.md"
 INTRODUCTION = """\
 # Verifier reference
 
 The verifiers with their parameters. [Verifiers](verifiers.md) explains how to choose and combine them.
-`scripts/verifier_reference.py` writes this page from the code.
+`scripts/verifier_reference.py` writes this page from the code, and the tables of answers from the pairs that the tests
+check.
 """
 HEAD = "| parameter | label | type | default | meaning |\n|---|---|---|---|---|\n"
 NAMES = {
@@ -46,7 +48,19 @@ def _section(kind: str) -> str:
         if name != "type"
     ]
     table = f"\n{HEAD}" + "\n".join(rows) + "\n" if rows else ""
-    return f"\n## {verifier.title}: `{kind}`\n\n{inspect.getdoc(verifier)}\n{table}"
+    return f"\n## {verifier.title}: `{kind}`\n\n{inspect.getdoc(verifier)}\n{table}{_answers(kind)}"
+
+
+def _answers(kind: str) -> str:
+    """Return a table of the answers that the tests mark to be shown."""
+    shown = [pair for pair in read_pairs(kind) if pair.shown]
+    rows = [f"| {_code(pair.expected)} | {_code(pair.answer)} | {pair.reward:g} | {pair.convention} |" for pair in shown]
+    head = "\n| expected | answer | reward | convention |\n|---|---|---|---|\n"
+    return head + "\n".join(rows) + "\n" if rows else ""
+
+
+def _code(text: str) -> str:
+    return f"`{' '.join(text.split())}`".replace("|", "\\|")
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -3,8 +3,8 @@
 RULES = 2
 """Increase it with every change of a rule, so that the overview lists the collections that need a recheck.
 
-Version 0 is that of GymWeb 0.2. Version 2 chooses the main path by the answer, counts the tool calls of all agents, and
-fails rollouts whose model failed.
+Version 0 is that of GymWeb 0.2. Version 2 chooses the main path by the answer, counts the tool calls of all agents,
+fails rollouts whose model failed, and has verifiers that read answers more exactly.
 """
 
 

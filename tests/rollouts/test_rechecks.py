@@ -402,3 +402,43 @@ def test_a_rollout_whose_answer_no_call_holds_becomes_ambiguous(collection):
     work(apply_recheck(recheck=check(collection)))
     rollout.refresh_from_db()
     assert rollout.ambiguous_path
+
+
+def test_rewards_that_the_verifier_gives_no_more_are_listed_and_verified_again():
+    verifier = {"type": "math"}
+    environment = make_environment(adapter="declared", builtin="", verifier=verifier)
+    rows = [make_row("Find x.", r"x\equiv 3 \pmod 7"), make_row("Add.", "4")]
+    collection = make_collection(
+        dataset=make_dataset(rows=rows, environment=environment), snapshot={"environment": {"verifier": verifier}}
+    )
+    answers = [r"\boxed{x\equiv 4 \pmod 7}", r"\boxed{4}"]
+    wrong, kept = (
+        make_rollout(
+            collection,
+            task=task,
+            trace=make_trace(answer, 1.0),
+            reward=1.0,
+            answer=answer[7:-1],
+            components={"correct": 1.0},
+        )
+        for task, answer in zip(collection.version.tasks.order_by("index"), answers, strict=True)
+    )
+    Collection.objects.filter(pk=collection.pk).update(rules_version=0)
+    collection.refresh_from_db()
+    recheck = work(queue_recheck(collection=collection))
+    verdicts = {one.rollout_id: (one.old["verdict"], one.new["verdict"]) for one in recheck.changes.all()}
+    assert verdicts == {wrong.pk: (1.0, 0.0)}
+    assert (recheck.checked, recheck.outcomes, recheck.to_verify) == (2, 1, 1)
+    work(apply_recheck(recheck=recheck))
+    wrong.refresh_from_db()
+    assert wrong.reward == 1.0  # A person applies the new reward.
+    assert Reverification.objects.get().filters == {"ids": [wrong.pk]}
+
+    # Another verifier is a decision of a person, which a recheck does not judge.
+    environment.verifier = {"type": "exact_match"}
+    environment.save()
+    Collection.objects.filter(pk=collection.pk).update(rules_version=0)
+    collection.refresh_from_db()
+    assert work(queue_recheck(collection=collection)).changes.count() == 0
+    kept.refresh_from_db()
+    assert kept.reward == 1.0

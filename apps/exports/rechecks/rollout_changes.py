@@ -18,6 +18,7 @@ from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange, TraceEvent
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, USAGE, derive_rollout
+from apps.rollouts.rechecks.verdicts import VERDICT, can_verify, find_verdicts
 from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import MAX_IDS, ReverificationOrder
@@ -46,9 +47,11 @@ def select_ended(collection: Collection) -> Any:
 
 def _check_rollouts(owner: Owner, recheck: Recheck) -> None:
     is_imported = _is_imported(recheck.collection)
-    ended = select_ended(recheck.collection).select_related(*["task"] * is_imported)
+    verifies = not is_imported and can_verify(recheck.collection)
+    ended = select_ended(recheck.collection).select_related(*["task"] * (is_imported or verifies))
     while chunk := list(ended.filter(pk__gt=recheck.last_rollout)[:CHUNK]):
         changes = [change for rollout in chunk if (change := _check_one(recheck, rollout, is_imported=is_imported))]
+        changes = _add_verdicts(recheck, chunk, changes) if verifies else changes
         kinds = Counter(change.kind for change in changes)
         recheck.last_rollout = chunk[-1].pk
         with transaction.atomic():
@@ -83,6 +86,19 @@ def _check_one(recheck: Recheck, rollout: Rollout, *, is_imported: bool) -> Roll
         new=derived.new,
         needs_verification=derived.needs_verification,
     )
+
+
+def _add_verdicts(recheck: Recheck, chunk: list[Rollout], changes: list[RolloutChange]) -> list[RolloutChange]:
+    """Return the changes with the rewards that today's verifier gives, of rollouts with the same conversation."""
+    by_rollout = {change.rollout_id: change for change in changes}
+    same = [one for one in chunk if one.pk not in by_rollout or by_rollout[one.pk].kind != Kind.OUTCOME]
+    attempts = {one.pk: one.attempt for one in same}
+    for rollout, (old, new) in find_verdicts(recheck.collection, same).items():
+        empty = RolloutChange(recheck=recheck, rollout_id=rollout, attempt=attempts[rollout])
+        change = by_rollout.setdefault(rollout, empty)
+        change.kind, change.needs_verification = Kind.OUTCOME, True
+        change.old, change.new = {**change.old, VERDICT: old}, {**change.new, VERDICT: new}
+    return [by_rollout[one.pk] for one in chunk if one.pk in by_rollout]
 
 
 def _write_changes(owner: Owner, recheck: Recheck) -> None:
@@ -131,13 +147,13 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
 
 
 def _write_one(recheck: Recheck, rollout: Rollout, change: RolloutChange, *, is_imported: bool) -> bool:
-    columns = {name: value for name, value in change.new.items() if name not in (LINKS, MAIN_PATH)}
+    columns = {name: value for name, value in change.new.items() if name not in (LINKS, MAIN_PATH, VERDICT)}
     is_as_checked = all(getattr(rollout, name) == change.old[name] for name in columns)
     if rollout.attempt != change.attempt or not is_as_checked:
         return False
     if LINKS in change.new or is_imported:
         derived = derive_rollout(rollout, is_imported=is_imported, rules=recheck.collection.rules_version)
-        if derived is None or derived.new != change.new:
+        if derived is None or derived.new != {name: new for name, new in change.new.items() if name != VERDICT}:
             return False
         stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt)
         for seq, event in derived.events.items():

@@ -40,7 +40,9 @@ class Recheck(RetriedJob):
     outcomes = models.PositiveIntegerField(default=0, help_text="Rollouts with another reward, outcome or trace")
     untrainable = models.PositiveIntegerField(default=0, help_text="Rollouts without a trainable token")
     counts = models.PositiveIntegerField(default=0, help_text="Rollouts with other counts only")
-    to_verify = models.PositiveIntegerField(default=0, help_text="Rollouts whose verifier saw another conversation")
+    to_verify = models.PositiveIntegerField(
+        default=0, help_text="Rollouts whose verifier saw another conversation, or gives another reward today"
+    )
     applied = models.PositiveIntegerField(default=0, help_text="Updated rollouts")
     skipped = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so not updated")
     exports = models.JSONField(default=list, blank=True, help_text="Exports that used rollouts with another outcome")
@@ -107,7 +109,9 @@ class RolloutChange(models.Model):
     kind = models.CharField(max_length=16, choices=Kind.choices)
     old = StoredJSONField(default=dict)
     new = StoredJSONField(default=dict)
-    needs_verification = models.BooleanField(default=False, help_text="The verifier saw another conversation")
+    needs_verification = models.BooleanField(
+        default=False, help_text="The verifier saw another conversation, or gives another reward today"
+    )
     fate = models.CharField(max_length=16, choices=Fate.choices, blank=True, help_text="Empty until it is applied")
 
     class Meta:

@@ -62,7 +62,9 @@ def select_rollouts(collection: Collection, filters: dict[str, Any]) -> QuerySet
     return rollouts
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
+    """A stored rollout with what its verifier reads."""
+
     rollout: Rollout
     row: TaskRow
     events: list[TraceUnion]
@@ -106,9 +108,8 @@ def _verify_chunks(
     chosen = select_rollouts(reverification.collection, reverification.filters).select_related("task").order_by("pk")
     last = reverification.rewards.aggregate(last=Max("rollout_id"))["last"] or 0
     broken = 0
-    template = msgspec.convert(reverification.collection.prompt_template, PromptTemplate)
     while chunk := list(chosen.filter(pk__gt=last)[:CHUNK]):
-        pieces = [_piece(rollout, template) for rollout in chunk]
+        pieces = [read_piece(rollout, reverification.collection) for rollout in chunk]
         verdicts = _verify_chunk(owner, reverification, server, runner, pieces)
         held = [isinstance(one.error, GymError) and bool(one.error.refused_by) for one in verdicts]
         refused = [*held, True].index(True)
@@ -124,11 +125,13 @@ def _verify_chunks(
         owner.pause_here()
 
 
-def _piece(rollout: Rollout, template: PromptTemplate) -> _Piece:
+def read_piece(rollout: Rollout, collection: Collection) -> Piece:
+    """Return the stored trace of a rollout, and the row of its task."""
+    template = msgspec.convert(collection.prompt_template, PromptTemplate)
     # Events after the end of the attempt belong to earlier reverifications.
     events = rollout.trace()
     row = apply_template_or_fail(template, full_row(rollout.task))
-    return _Piece(rollout, row, events, rollout.stop_reason or judged_stop_reason(events))
+    return Piece(rollout, row, events, rollout.stop_reason or judged_stop_reason(events))
 
 
 def _verify_chunk(
@@ -136,7 +139,7 @@ def _verify_chunk(
     reverification: Reverification,
     server: ResourceServer,
     runner: asyncio.Runner,
-    pieces: Sequence[_Piece],
+    pieces: Sequence[Piece],
 ) -> list[Verdict]:
     """Return the verdicts in the order of the rollouts.
 
@@ -154,11 +157,19 @@ def _verify_chunk(
 
 
 async def _start(
-    pieces: Sequence[_Piece], server: ResourceServer, reverification: Reverification
+    pieces: Sequence[Piece], server: ResourceServer, reverification: Reverification
 ) -> list[asyncio.Task[Verdict]]:
-    seats = asyncio.Semaphore(min(IN_FLIGHT, reverification.collection.environment.concurrency))
+    collection, number = reverification.collection, reverification.pk
+    return start_verifying(pieces, server, collection, replay=reverification.replays, number=number)
 
-    async def verify(piece: _Piece) -> Verdict:
+
+def start_verifying(
+    pieces: Sequence[Piece], server: ResourceServer, collection: Collection, *, replay: bool = False, number: int = 0
+) -> list[asyncio.Task[Verdict]]:
+    """Start to verify rollouts again in the running event loop, as many at once as their environment allows."""
+    seats = asyncio.Semaphore(min(IN_FLIGHT, collection.environment.concurrency))
+
+    async def verify(piece: Piece) -> Verdict:
         async with seats:
             return await verify_again(
                 server=server,
@@ -166,9 +177,9 @@ async def _start(
                 events=piece.events,
                 stop_reason=piece.stop_reason,
                 seed=piece.rollout.seed,
-                seconds=reverification.collection.rollout_timeout,
-                replay=reverification.replays,
-                number=reverification.pk,
+                seconds=collection.rollout_timeout,
+                replay=replay,
+                number=number,
             )
 
     return [asyncio.ensure_future(verify(piece)) for piece in pieces]
@@ -186,7 +197,7 @@ async def _cancel(tasks: Sequence[asyncio.Task[Verdict]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _store(owner: Owner, reverification: Reverification, pieces: Sequence[_Piece], verdicts: Sequence[Verdict]) -> None:
+def _store(owner: Owner, reverification: Reverification, pieces: Sequence[Piece], verdicts: Sequence[Verdict]) -> None:
     rewards = [_reward(reverification, piece, verdict) for piece, verdict in zip(pieces, verdicts, strict=True)]
     failed = sum(bool(reward.error_kind) for reward in rewards)
     judge = reverification.collection.environment.judge_model
@@ -202,7 +213,7 @@ def _store(owner: Owner, reverification: Reverification, pieces: Sequence[_Piece
         )
 
 
-def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> ReverifiedReward:
+def _reward(reverification: Reverification, piece: Piece, verdict: Verdict) -> ReverifiedReward:
     rollout, verification, error = piece.rollout, verdict.verification, verdict.error
     redactor = fresh_redactor()
     events: list[TraceUnion] = [*verdict.judge_calls, *([verification] if verification else [])]

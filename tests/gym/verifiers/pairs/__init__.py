@@ -19,8 +19,10 @@ class Pair(NamedTuple):
 
 
 def read_pairs(verifier: str) -> list[Pair]:
+    """Return the pairs of a verifier, none if it has no table."""
     convention, found = "", []
-    for line in (Path(__file__).parent / f"{verifier}.txt").read_text().splitlines():
+    path = Path(__file__).parent / f"{verifier}.txt"
+    for line in path.read_text().splitlines() if path.exists() else []:
         if line.startswith("## "):
             convention = line[3:]
         elif line and not line.startswith("# "):
