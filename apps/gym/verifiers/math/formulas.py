@@ -14,7 +14,8 @@ from apps.gym.answer_texts import plain_characters
 _CHARACTERS = str.maketrans({
     "×": r"\times ", "·": r"\cdot ", "÷": "/", "±": r"\pm ", "∞": r"\infty ", "π": r"\pi ", "θ": r"\theta ",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "ω": r"\omega ", "φ": r"\phi ",
-    "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
+    "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
     "∅": r"\emptyset ", "°": r"^\circ ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "→": r"\to ",
     "\N{ANGLE}": r"\angle ", "∫": r"\int ", "∑": r"\sum ",
 })  # fmt: skip
@@ -27,10 +28,18 @@ _SPELLINGS = {r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\leq": r"\le", r"\geq"
 _SPELLED = re.compile(r"\\[a-zA-Z]+")
 _BOLD = re.compile(r"(\*\*|__|\*)(.+)\1", re.DOTALL)
 _MIXED = re.compile(r"(-?\d{1,60}) (\d{1,60})/(\d{1,60})")
-_CURRENCY = re.compile(r"^\\?[$€£¥]\s*(?=[\d.-])|(?<=\d)\s*[€£¥]$")
-_POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "bn": 9, "trillion": 12}
+_NARROW = re.compile(r"\\!\s*")
+_REPEATING = re.compile(r"(\d{0,30})\.(\d{0,30})\\overline\{(\d{1,30})\}")
+_DEGREES = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?(\d{1,9}(?:\.\d{1,9})?)\s*\^\s*\{?\\circ\}?[)}]?")
+_MODULO = re.compile(r"\(\s*\\?b?mod\s*\{?(\w+)\}?\s*\)")
+_CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*([\d.,{}\\ ]*\d)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$")
+_CURRENCIES = {"$": "dollars", "€": "euros", "£": "gbp", "¥": "yen"}
+_MULTIPLES = {
+    "dozen": "12", "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}",
+    "bn": "10^{9}", "trillion": "10^{12}",
+}  # fmt: skip
 _NUMBER_WORD = re.compile(
-    rf"(?<=\d)\s*(?:\\(?:text|mathrm|textrm|mbox)\{{)?\s*((?i:{'|'.join(_POWERS)}))s?\s*\}}?(?![a-zA-Z])"
+    rf"(?<=\d)\s*(?:\\(?:text|mathrm|textrm|mbox)\{{)?\s*((?i:{'|'.join(_MULTIPLES)}))s?\s*\}}?(?![a-zA-Z])"
 )
 _SPACES_BESIDE_SIGNS = re.compile(r"\s+(?![a-zA-Z])|(?<![a-zA-Z])\s+")
 MAX_FORMULA = 10_000
@@ -53,20 +62,45 @@ def read_formula(text: str) -> str:
     if bold := _BOLD.fullmatch(text):
         text = bold[2]
     if "\\" in text or "~" in text:
+        text = _REPEATING.sub(_as_fraction, _NARROW.sub("", text))
+        text = _DEGREES.sub(r"\1(\2\\pi/180)", text)
         text = _SPELLED.sub(lambda match: _SPELLINGS.get(match[0], match[0]), _LAYOUT.sub(" ", text)).strip()
     if not text.endswith(".."):
         text = text.rstrip(" .;,")
-    text = _CURRENCY.sub("", text)
+    text = _MODULO.sub(r"\\pmod{\1}", _CURRENCY.sub(_with_currency, text)).replace(r" \%", r"\%")
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
     if text[:1].isdigit():
-        text = _NUMBER_WORD.sub(lambda match: rf"\times 10^{{{_POWERS[match[1].lower()]}}}", text)
+        text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", text)
     return " ".join(text.split())
 
 
+def _with_currency(match: re.Match[str]) -> str:
+    sign, before, number, other, _, after = match.groups(default="")
+    return rf"{sign}{number or other}\text{{ {_CURRENCIES[before or after]}}}"
+
+
+def _as_fraction(match: re.Match[str]) -> str:
+    whole, fixed, repeated = match.groups()
+    bottom = (10 ** len(repeated) - 1) * 10 ** len(fixed)
+    top = int(f"{whole}{fixed}{repeated}") - int(f"{whole}{fixed}" or "0")
+    return rf"\frac{{{top}}}{{{bottom}}}"
+
+
 def squeeze(formula: str) -> str:
-    r"""Return a formula without spaces that mean nothing and without braces around one character."""
+    r"""Return a formula without spaces that mean nothing, without braces around one character, and without `\text`."""
+    if r"\text" in formula:
+        formula = " ".join(_TEXT.sub(r"\1", formula).split())
     return _SPACES_BESIDE_SIGNS.sub("", re.sub(r"\{(\w)\}", r" \1", formula)).strip()
+
+
+def are_same(expected: str, answer: str) -> bool:
+    """Return True if two formulas are written alike. Of words in `\\text`, the case does not count."""
+    wanted, given = squeeze(expected), squeeze(answer)
+    if wanted == given:
+        return True
+    has_words = r"\text" in expected or r"\text" in answer
+    return has_words and not any(map(str.isdigit, wanted)) and wanted.casefold() == given.casefold()
 
 
 # Words and units ---------------------------------------------------------------------------------------------------
@@ -108,6 +142,18 @@ _UNITS = {
         "cent": "cent cents",
         "dollar": "dollar dollars usd",
         "euro": "euro euros eur",
+        "gbp": "gbp",
+        "yen": "yen jpy",
+        "degree": "degree degrees deg",
+        "rad": "radian radians rad",
+        "am": "am",
+        "pm": "pm",
+        "bc": "bc bce",
+        "ad": "ad",
+        "north": "north",
+        "south": "south",
+        "east": "east",
+        "west": "west",
     }.items()
     for name in names.split()
 }
@@ -123,6 +169,8 @@ def split_unit(formula: str) -> tuple[str, str]:
     """Return a formula without the unit at its end, and the unit in its usual form; empty without a known unit."""
     if not (formula[-1:].isalpha() or formula.endswith("}") or "^" in formula):
         return formula, ""
+    if formula.endswith(r"^\circ") or formula.endswith(r"^{\circ}"):
+        return formula.rpartition("^")[0].strip(), "degree"
     found = _TEXT_UNIT.search(formula)
     words = f"{found[1]}{found[2]}{'/' + found[3] if found[3] else ''}" if found else ""
     if not found and (found := _PLAIN_UNIT.search(formula)):
@@ -135,7 +183,7 @@ def _read_unit(words: str) -> str:
     """Return km/h for "kilometers per hour", cm^2 for "square cm"; empty for other words."""
     words = re.sub(r"\b(?:square|sq)\.? ([a-z]+)", r"\1^2", words.strip().lower())
     words = re.sub(r"\bcubic ([a-z]+)", r"\1^3", words)
-    parts = re.split(r"\s*(?:/|\bper\b|\s)\s*", words.replace("{", "").replace("}", "").rstrip("."))
+    parts = re.split(r"\s*(?:/|\bper\b|\s)\s*", re.sub(r"[{}.]", "", words))
     known = []
     for part in parts:
         name, _, power = part.partition("^")
@@ -151,14 +199,17 @@ _NAME = re.compile(
     r"(?:\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?[a-zA-Z]{1,3}|\\[a-zA-Z]+(?:\{\w+\})?)"
     r"(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
 )
+_MEMBER = re.compile(r"^[a-zA-Z]\s*\\in(?![a-zA-Z])\s*(?=[(\[{]|\\\{|\\mathbb)")
 EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
 _OUTSIDE = re.compile(rf"[\[\](){{}},]|{EQUALS.pattern}")
 _LITERAL = re.compile(r"\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}")
 _DATE = re.compile(r"\d+(?:[-/:]\d+){2,}")
+_PRIME = re.compile(r"'|\\prime(?![a-z])|\^\{?(?:T|\\top)(?![a-z])")
 _BASE = re.compile(r"(\w+?)_\{?(\d+)\}?")
 _RELATION = re.compile(r"\\(?:le|ge|ne|equiv|in|notin|subset|subseteq)(?![a-z])|[<>]")
 _SAME_RELATION = {">": "<", r"\ge": r"\le"}
 _DIFFERENTIAL = re.compile(r"(?:(?<![a-zA-Z\\])d|\\partial )[a-zA-Z](?![a-zA-Z])")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _GROUPING = re.compile(r"\\?[\[\](){}]|,|\\[a-zA-Z]+")
 _CLOSING = ("]", ")", "}", r"\}")
 
@@ -168,7 +219,7 @@ def find_difference(expected: str, answer: str, *, relations_as_sets: bool = Fal
 
     With `relations_as_sets`, 1 < x ≤ 2 is the interval (1, 2].
     """
-    left_out = {"a relation sign", "the kind of brackets"} if relations_as_sets else ()
+    left_out = {"a relation sign", "the kind of brackets or the number of values"} if relations_as_sets else ()
     rules = ((name, differ) for name, differ in _DIFFERENCES.items() if name not in left_out)
     return next((name for name, differ in rules if differ(expected, answer)), "")
 
@@ -189,19 +240,19 @@ def split_equation(formula: str) -> tuple[str, str]:
 def without_name(formula: str) -> str:
     """Return the right side of x = 5, f(x) = 5 or dy/dx = 5. Other formulas are unchanged."""
     left, right = split_equation(formula)
-    return right if left and _NAME.fullmatch(left) else formula
+    return right if left and _NAME.fullmatch(left) else _MEMBER.sub("", formula)
 
 
 def _differ_in_case(expected: str, answer: str) -> bool:
     wanted, given = _letters(expected), _letters(answer)
-    return any(one.swapcase() in given for one in wanted - given) or any(
-        one.swapcase() in wanted for one in given - wanted
-    )
+    folded = Counter(one.casefold() for one in wanted | given)
+    return any(folded[one.casefold()] > 1 for one in wanted ^ given)
 
 
 def _letters(formula: str) -> set[str]:
-    bare = _COMMAND.sub(" ", _TEXT.sub(" ", without_name(split_unit(formula)[0])))
-    return {one for one in re.sub(r"(?<=\d)[eE](?=[+-]?\d)", "", bare) if one.isalpha()}
+    """Return the letters of a formula, and the names of its commands, such as Greek letters."""
+    bare = re.sub(r"(?<=\d)[eE](?=[+-]?\d)", "", _TEXT.sub(" ", without_name(split_unit(formula)[0])))
+    return {*_COMMAND.findall(bare), *filter(str.isalpha, _COMMAND.sub(" ", bare))}
 
 
 def _differ_in_relations(expected: str, answer: str) -> bool:
@@ -246,23 +297,28 @@ def _differ_in_primes(expected: str, answer: str) -> bool:
 
 
 def _count_primes(formula: str) -> int:
-    bare = _TEXT.sub("", formula)
-    return bare.count("'") + bare.count(r"\prime")
+    """Count the marks of derivatives and of transposed matrices."""
+    return len(_PRIME.findall(_TEXT.sub("", formula)))
 
 
 def _differ_in_brackets(expected: str, answer: str) -> bool:
-    """Points, intervals, sets and lists are different things. A set may be written without its braces."""
-    return _groups(expected) != _groups(answer)
+    """Points, intervals, sets and lists are different things. A set needs no braces, and x > 3 is an interval."""
+    is_interval = bool(_RELATION.search(expected)) and not _RELATION.search(answer)
+    wanted, given = _groups(expected), _groups(answer)
+    lengths = {wanted.pop(",", 0), given.pop(",", 0)}
+    return not is_interval and (wanted != given or len(lengths - {0}) > 1)
 
 
 def _groups(formula: str) -> Counter[str]:
-    """Return the brackets around commas, such as "()" or "[)". Braces of commands do not count."""
+    """Count the brackets around commas, such as "()" or "[)", and the commas outside. Braces do not count."""
     found: Counter[str] = Counter()
     opened: list[list[Any]] = []
-    for sign in _GROUPING.findall(formula):
+    for sign in _GROUPING.findall(_THOUSANDS.sub("", formula)):
         if sign == ",":
             if opened:
                 opened[-1][1] = True
+            else:
+                found[","] += 1
         elif sign in _CLOSING:
             if opened:
                 start, has_comma = opened.pop()
@@ -284,8 +340,8 @@ _DIFFERENCES: dict[str, Callable[[str, str], bool]] = {
     "the order of letters": _differ_in_order_of_letters,
     "the base": _differ_in_bases,
     "a derivative": _differ_in_differentials,
-    "a prime": _differ_in_primes,
-    "the kind of brackets": _differ_in_brackets,
+    "a prime or a transpose": _differ_in_primes,
+    "the kind of brackets or the number of values": _differ_in_brackets,
     "the unit": _differ_in_units,
 }
 

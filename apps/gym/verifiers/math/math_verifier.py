@@ -17,6 +17,7 @@ from apps.gym.verifiers.math.formulas import (
     EQUALS,
     MAX_FORMULA,
     are_close,
+    are_same,
     find_difference,
     read_formula,
     split_equation,
@@ -86,7 +87,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             return reward(0.0, told, answer=excerpt(written))
         answer = read_formula(_without_signs(written))
         shown = f"answer {excerpt(written)}" + (f" (read as {excerpt(answer)})" if answer != written else "")
-        if squeeze(answer) == squeeze(expected):
+        if are_same(expected, answer):
             return reward(1.0, f"{shown} equals expected {excerpt(wanted)}", answer=answer)
         difference, is_text = self._compare(expected, answer if is_formula else written, is_formula)
         verb = "is not" if difference else "equals"
@@ -110,6 +111,10 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         """Return in what the answer differs, empty if in nothing, and whether the expected answer is no mathematics."""
         if is_formula:
             expected, answer = _without_equal_sides(expected, answer)
+            if expected.endswith(r"\%") != answer.endswith(r"\%"):
+                bare = self._compare(expected.removesuffix(r"\%"), answer.removesuffix(r"\%"), is_formula)
+                if not bare[0]:
+                    return bare
         mine = _parse(split_unit(expected)[0])
         given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
         is_text = all(isinstance(one, str) for one in mine)

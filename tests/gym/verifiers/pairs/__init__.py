@@ -4,11 +4,17 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-_LINE = re.compile(r"(?P<reward>[01](?:\.\d+)?)(?P<shown>\*?) (?P<expected>.*?) (?P<arrow>[←⇐])(?: (?P<reply>.*))?")
+_LINE = re.compile(
+    r"(?P<reward>[01](?:\.\d+)?)(?P<mark>[*~]?) (?P<expected>.*?) (?P<arrow>[←⇐])"
+    r"(?: (?P<reply>.*?))?(?:  # (?P<reason>.*))?"
+)
 
 
 class Pair(NamedTuple):
-    """One line. `convention` is its heading, `shown` is True if the documentation shows it."""
+    """One line. `convention` is its heading, `shown` is True if the documentation shows it.
+
+    `problem` says why a right answer gets 0.
+    """
 
     convention: str
     expected: str
@@ -16,6 +22,7 @@ class Pair(NamedTuple):
     reply: str
     reward: float
     shown: bool
+    problem: str
 
 
 def read_pairs(verifier: str) -> list[Pair]:
@@ -30,7 +37,6 @@ def read_pairs(verifier: str) -> list[Pair]:
             assert match, line
             answer = (match["reply"] or "").replace("⏎", "\n")
             reply = answer if match["arrow"] == "⇐" else f"\\boxed{{{answer}}}"
-            found.append(
-                Pair(convention, match["expected"], answer, reply, float(match["reward"]), bool(match["shown"]))
-            )
+            reward, is_shown = float(match["reward"]), match["mark"] == "*"
+            found.append(Pair(convention, match["expected"], answer, reply, reward, is_shown, match["reason"] or ""))
     return found
