@@ -19,6 +19,7 @@ HIDDEN = (10_001, 10_002, 10_003, 10_004, 10_005, 10_006)
 They expose a reply that copies the rows it saw, or that is right by chance.
 """
 _MOST_ROWS = 2_000
+_NEAR_ZERO = 1e-12
 _SQL = frozenset({"sql", "sqlite", "sqlite3"})
 
 
@@ -69,7 +70,12 @@ def same_rows(wanted: Table, given: Table, *, ordered: bool) -> bool:
 
 
 def _key(row: tuple[Value, ...]) -> tuple[Value, ...]:
-    return tuple(round(value, 6) if isinstance(value, float) else value for value in row)
+    return tuple(_rounded(value) if isinstance(value, float) else value for value in row)
+
+
+def _rounded(value: float) -> float:
+    """Return nine significant digits: sums in another order differ after that. Differences near 0 are 0."""
+    return 0.0 if abs(value) < _NEAR_ZERO else float(f"{value:.9g}")
 
 
 def _reward(runs: float, shown: float, hidden: float, told: str, query: str | None) -> Reward:
