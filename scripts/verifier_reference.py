@@ -54,7 +54,9 @@ def _section(kind: str) -> str:
 def _answers(kind: str) -> str:
     """Return a table of the answers that the tests mark to be shown."""
     shown = [pair for pair in read_pairs(kind) if pair.shown]
-    rows = [f"| {_code(pair.expected)} | {_code(pair.answer)} | {pair.reward:g} | {pair.convention} |" for pair in shown]
+    rows = [
+        f"| {_code(pair.expected)} | {_code(pair.answer)} | {pair.reward:g} | {pair.convention} |" for pair in shown
+    ]
     head = "\n| expected | answer | reward | convention |\n|---|---|---|---|\n"
     return head + "\n".join(rows) + "\n" if rows else ""
 

@@ -95,7 +95,10 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
             Extraction,
             Meta(
                 title="Answer location",
-                description="Default: `extraction_mode` of the row, otherwise the last box, otherwise the last line",
+                description=(
+                    "Default: `extraction_mode` of the row, otherwise the last box, the display formula at the end, or "
+                    "the last line"
+                ),
             ),
         ]
         | None

@@ -41,13 +41,14 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     r"""1.0 if the answer is mathematically equal to the expected answer, otherwise 0.0.
 
     Both are read as LaTeX and compared as numbers, expressions, equations, sets, intervals, matrices: \frac{1}{2} is
-    0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. What is no mathematics, such as x ≡ 3 (mod 7), is
-    compared as text. In a chain of equations, the last side counts if its numbers agree. Decimals are equal if they
-    agree after rounding, and differ by no more than this relative to the expected number. The answer is the last box,
-    otherwise the display formula at the end, otherwise the last line.
+    0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. x ≡ 3 (mod 7) and other texts that cannot be read
+    as mathematics are compared as text. In a chain of equations, the last side counts if its numbers agree. Decimals
+    are equal if they agree after rounding, and differ by at most 10^-decimals of the expected number. The answer is the
+    last box, otherwise the display formula at the end, otherwise the last line.
 
     Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
-    brackets, a derivative, a prime, or the unit. Dates, times, scores and words are texts.
+    brackets, a derivative, a prime, or the unit. Dates, times, scores and words are texts. A unit or a currency may be
+    missing on one side.
 
     Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
     fails with `verifier_timeout` and has no reward, or is wrong with `too_slow: wrong`.

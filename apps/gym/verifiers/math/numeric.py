@@ -167,7 +167,7 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
 
     A box must contain one number, which may have a unit, a currency or "x =" beside it: 1,234 · 1/2 · 3 1/2 · 3½ · −5 ·
     12 % · $4 · 5 km · 10² · 6.02 × 10^23 · 2 million. Other text is parsed as a number; if that fails, its last number
-    is used, unless it ends a range or a choice, such as 5-12 or 5 or 12. 50 % is 0.5 or 50.
+    is used, unless it ends a range (5-12) or a choice (5 or 12). 50 % is 0.5 or 50.
 
     With a tolerance, |answer − expected| may be up to the larger of the absolute tolerance and the relative tolerance ×
     |expected|. Without one, integers must be equal, and other numbers may differ by one part in a million.
