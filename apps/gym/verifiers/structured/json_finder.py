@@ -13,7 +13,7 @@ _MAX_FAILED = 5_000
 """Maximum brackets that start no JSON: each error of the json module counts the lines before it."""
 
 _START = re.compile(r'\[\s*(?:["{\[\]\d-]|[tfnNI][a-zA-Z]*\s*(?:[,\]]|\Z)|\Z)|\{\s*(?:["}]|\Z)')
-_CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0-9a-fA-F]{0,3})?\Z")
+_CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0-9a-fA-F]{0,4})?\Z")
 """The rest of a text that ends within a number, a literal or an escape."""
 
 _BEGUN = re.compile(r'[\[\s]*\{\s*"[^"]*"\s*:')
