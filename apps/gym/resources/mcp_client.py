@@ -206,6 +206,7 @@ class McpConnection:
     async def _hold(self, opened: asyncio.Future[None]) -> None:
         try:
             async with self._opening(self._trouble) as client:
+                _accept_invalid_results(client)
                 self._client = client
                 if not opened.done():
                     opened.set_result(None)
@@ -226,14 +227,18 @@ class McpConnection:
             self._task.cancel()
 
     async def list_tools(self) -> list[Tool]:
-        """Return the tools, with names that are valid for all model endpoints. Raises EnvironmentFault or TimedOut."""
+        """Return the tools, with names that are valid for all model endpoints. Raises EnvironmentFault or TimedOut.
+
+        Listed again, a tool keeps its name.
+        """
         tools: list[Tool] = []
-        names: dict[str, str] = {}
+        names = dict(self._names or {})
+        before = {known: name for name, known in names.items()}
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             page = await self._ask(methodcaller("list_tools", cursor=cursor))
             for tool in page.tools:
-                name = usual_name(tool.name, names)
+                name = before.pop(tool.name, "") or usual_name(tool.name, names)
                 names[name] = tool.name
                 tools.append(
                     {
@@ -254,13 +259,13 @@ class McpConnection:
         """Call a tool. An error of the tool is an output. Raises EnvironmentFault if the server is unreachable."""
         from mcp.shared.exceptions import MCPError
 
-        if self._names is None:
-            # The server may know the tool by another name, which only its list tells.
-            await self.list_tools()
-        known = (self._names or {}).get(name)
-        if known is None:
-            return failed_call(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
         try:
+            if name not in (self._names or {}):
+                # Only its list tells the server's own name of the tool, and the tools that it added since.
+                await self.list_tools()
+            known = (self._names or {}).get(name)
+            if known is None:
+                return failed_call(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
             result = await self._ask(lambda client: client.call_tool(known, arguments))
         except TimedOut:
             return failed_call(f"the tool gave no result within {self._call_timeout:g} s", "timeout")
@@ -320,6 +325,22 @@ def usual_name(name: str, taken: Mapping[str, str]) -> str:
         usual = _UNUSUAL.sub("_", name)[: _MAX_NAME - len(tail)] + tail
         number += 1
     return usual
+
+
+def _accept_invalid_results(client: "Client") -> None:
+    """Mark a result that breaks its tool's output schema as an error. The package raises, and drops the result."""
+    from mcp_types import TextContent
+
+    validate = client.session.validate_tool_result
+
+    async def mark_invalid(name: str, result: Any) -> None:
+        try:
+            await validate(name, result)
+        except RuntimeError as error:
+            result.is_error = True
+            result.content.append(TextContent(text=cut(str(error).partition("\n")[0], 500)))
+
+    client.session.validate_tool_result = mark_invalid  # type: ignore[method-assign]
 
 
 def _read_output(result: Any) -> ToolOutput:

@@ -12,7 +12,7 @@ from apps.gym.traces.items import Item, TaskRow, assistant_text, read_json
 from apps.gym.verifiers.answer_extraction import excerpt
 from apps.gym.verifiers.protocol import Problem, Verifier, permanent_error
 from apps.gym.verifiers.structured.json_finder import find_json
-from apps.gym.verifiers.tools.expected_calls import json_key, same
+from apps.gym.verifiers.tools.expected_calls import arrange, same
 
 _ABSENT = object()
 
@@ -23,8 +23,9 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
 
     The state is the last JSON output of the named tool; without a tool, the JSON of the last message. `score`: with
     `all`, 1.0 if everything matches, otherwise 0.0; with `fraction`, matching values ÷ expected values, counted at the
-    leaves of objects. Objects are compared key by key; other keys are allowed unless `exact` is on. Lists are compared
-    as a whole, in order unless order is ignored. A missing state gives 0.0.
+    leaves of objects. Objects are compared key by key; other keys are allowed unless `exact` is on. An empty expected
+    object needs an object. Lists are compared as a whole, in order unless order is ignored, which also holds for lists
+    inside lists. Whole numbers are compared exactly, other numbers to a relative 1e-12. A missing state gives 0.0.
 
     Range: 0.0 to 1.0. Component: `final_state`.
     """
@@ -78,6 +79,8 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
         if not isinstance(expected, dict):
             yield at or "/", self._equal(expected, state)
             return
+        if not expected:
+            yield at or "/", isinstance(state, dict)
         if not isinstance(state, dict):
             state = {}
         for key, value in expected.items():
@@ -86,14 +89,12 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
             # Databases cannot store a key with half a surrogate pair.
             others = (key.encode(errors="replace").decode() for key in state if key not in expected)
             yield from ((f"{at}/{key}", False) for key in others)
-        if not expected:
-            yield at or "/", True
 
     def _equal(self, expected: Any, state: Any) -> bool:
         if self.any_order and isinstance(expected, list) and isinstance(state, list):
-            wanted = sorted(map(json_key, expected))
+            _, expected = arrange(expected)
             try:
-                return wanted == sorted(map(json_key, state))
+                _, state = arrange(state)
             except RecursionError:
                 # Deeper than the expected value, so not equal.
                 return False

@@ -8,7 +8,8 @@ import base64
 import os
 import sys
 
-from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp_types import CallToolResult, TextContent
 
 lab = MCPServer("lab", log_level="CRITICAL")
 marbles: list[int] = []
@@ -65,6 +66,37 @@ def draw() -> list[str | Image]:
 @lab.tool()
 def process() -> int:
     return os.getpid()
+
+
+def broken(name, schema, structured, *content):
+    """Add a tool whose result does not fit the output schema that it declares."""
+
+    @lab.tool(name=name)
+    def tool() -> CallToolResult:
+        return CallToolResult(content=[TextContent(text=text) for text in content], structured_content=structured)
+
+    lab._tool_manager.get_tool(name).fn_metadata.output_schema = schema
+
+
+def add_broken():
+    count = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+    broken("text_for_integer", count, {"count": "seven"}, "seven marbles")
+    broken("missing_member", count, {}, "no marbles")
+    broken("no_structure", count, None, "some marbles")
+    broken("no_text", count, {"count": "eight"})
+    broken("bad_schema", {"type": "object", "properties": {"count": {"type": "thing"}}}, {"count": 1}, "one marble")
+    broken("unresolved", {"type": "object", "$ref": "#/$defs/none"}, {"count": 1}, "two marbles")
+    broken("endless", {"type": "object", "$ref": "#"}, {"count": 1}, "three marbles")
+
+
+@lab.tool()
+async def grow(context: Context) -> str:
+    """Add tools, and announce them."""
+    add_broken()
+    lab.add_tool(lambda: "grown", name="grown.later")
+    lab.add_tool(lambda: "another", name="look_up_word")
+    await context.session.send_tool_list_changed()
+    return "there are more tools now"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from tests.walk.processes import process
 
 LAB = Path(__file__).with_name("mcp_lab.py")
 ROW = {"responses_create_params": {"input": "What is 2 + 3?"}}
-TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout", "draw", "process"]
+TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout", "draw", "process", "grow"]
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +147,61 @@ def test_a_call_without_a_list_before_it_knows_the_names_all_the_same(way):
     assert with_server(run, **way) == ToolOutput(text="Error executing tool look.up/word", error="tool_error")
 
 
+@pytest.fixture(params=["http", "stdio"])
+def own_way(request):
+    """A server that no other test shares, because `grow` changes its tools."""
+    if request.param == "stdio":
+        yield {"command": Command([sys.executable, str(LAB), "stdio"])}
+        return
+    with process(LAB, "http", "PORT") as port:
+        yield {"url": f"http://127.0.0.1:{port}/mcp"}
+
+
+BROKEN = {
+    "text_for_integer": ["seven marbles", "'seven' is not of type 'integer'"],
+    "missing_member": ["no marbles", "'count' is a required property"],
+    "no_structure": ["some marbles", "did not return structured content"],
+    "no_text": ["'eight' is not of type 'integer'"],
+    "bad_schema": ["one marble", "Invalid schema for tool bad_schema"],
+    "unresolved": ["two marbles", "Invalid schema for tool unresolved"],
+    "endless": ["three marbles", "recursion"],
+}
+
+
+def test_a_result_that_breaks_its_output_schema_is_a_tool_error_with_its_text(own_way):
+    async def call_broken(session):
+        await session.call_tool("grow", {})
+        return {name: await session.call_tool(name, {}) for name in BROKEN}, await session.call_tool("process", {})
+
+    observed = []
+    outputs, after = in_session(call_broken, observe=lambda outcome, said="": observed.append(outcome), **own_way)
+    assert {output.error for output in outputs.values()} == {"tool_error"}
+    for name, lines in BROKEN.items():
+        given = outputs[name].text.splitlines()
+        assert len(given) == len(lines)
+        assert [told in line for told, line in zip(lines, given, strict=True)] == [True] * len(lines)
+    assert after.error == ""
+    assert set(observed) == {"ok"}
+
+
+def test_tools_that_the_server_adds_are_known_and_the_others_keep_their_names(own_way):
+    async def grow(session):
+        calls = [("grown_later", {}), ("grow", {}), ("grown_later", {}), ("look_up_word_2", {})]
+        outputs = [await session.call_tool(*call) for call in calls]
+        old = await session.call_tool("look_up_word", {"word": "gym"})
+        return outputs, old, [tool["name"] for tool in await session.list_tools()]
+
+    outputs, old, names = in_session(grow, **own_way)
+    assert [(output.text[:7], output.error) for output in outputs] == [
+        ('{"error', "unknown_tool"),
+        ("there a", ""),
+        ("grown", ""),
+        ("another", ""),
+    ]
+    assert old.text == "Error executing tool look.up/word"
+    assert names == [*TOOLS, *BROKEN, "grown_later", "look_up_word_2"]
+
+
 def test_the_loop_drives_it(way):
     def moves(row, said, prompt):
         done = [item["output"] for item in said if item.get("type") == "function_call_output"]
@@ -196,7 +251,7 @@ def test_the_health_check_names_the_tools(way):
 
     probe_result = with_server(probe, **way)
     assert probe_result.healthy is True
-    assert probe_result.message.startswith("reachable; 9 tools over MCP 20")
+    assert probe_result.message.startswith("reachable; 10 tools over MCP 20")
     assert [tool["name"] for tool in probe_result.found["tools"]] == TOOLS
 
 

@@ -252,6 +252,74 @@ def test_parquet_rows_are_json_with_times_decimals_and_bytes_as_text():
     ]
 
 
+NANOSECONDS = 1_767_323_045_678_901_234
+FLOATS = pa.array([0.1, None], pa.float32())
+COLUMNS = {
+    "float32": (FLOATS, [0.1, None]),
+    "float16": (pa.array([0.1, 65504.0, 2048.0], pa.float16()), [0.1, 65504.0, 2048.0]),
+    "digits": (
+        pa.array([16777217.0, 3.4028235e38, 1e-45, -0.3], pa.float32()),
+        [16777216.0, 3.4028235e38, 1e-45, -0.3],
+    ),
+    "float64": (pa.array([0.1, 0.10000000149011612]), [0.1, 0.10000000149011612]),
+    "list": (pa.array([[0.1, 0.7], None], pa.list_(pa.float32())), [[0.1, 0.7], None]),
+    "large_list": (pa.array([[0.1], []], pa.large_list(pa.float32())), [[0.1], []]),
+    "fixed_size_list": (pa.array([[0.1, 0.7]], pa.list_(pa.float32(), 2)), [[0.1, 0.7]]),
+    "struct": (
+        pa.array([{"a": 0.1, "b": None}], pa.struct({"a": pa.float32(), "b": pa.date32()})),
+        [{"a": 0.1, "b": None}],
+    ),
+    "dictionary": (FLOATS.dictionary_encode(), [0.1, None]),
+    "dictionary_of_texts": (pa.array(["a", None]).dictionary_encode(), ["a", None]),
+    "map": (pa.array([[("a", 1)], [], None], pa.map_(pa.string(), pa.int64())), [{"a": 1}, {}, None]),
+    "map_of_floats": (pa.array([[("a", 0.1)]], pa.map_(pa.string(), pa.float32())), [{"a": 0.1}]),
+    "map_of_integers": (pa.array([[(1, "x")]], pa.map_(pa.int64(), pa.string())), [{"1": "x"}]),
+    "map_of_bytes": (pa.array([[(b"a", 1)]], pa.map_(pa.binary(), pa.int64())), [{"a": 1}]),
+    "map_of_maps": (
+        pa.array([[("a", [("b", 0.1)])]], pa.map_(pa.string(), pa.map_(pa.string(), pa.float32()))),
+        [{"a": {"b": 0.1}}],
+    ),
+    "list_of_maps": (pa.array([[[("a", 1)]]], pa.list_(pa.map_(pa.string(), pa.int64()))), [[{"a": 1}]]),
+    "timestamp": (pa.array([NANOSECONDS, None], pa.timestamp("ns")), ["2026-01-02T03:04:05.678901234", None]),
+    "whole": (pa.array([NANOSECONDS // 1000 * 1000], pa.timestamp("ns")), ["2026-01-02T03:04:05.678901"]),
+    "before_1970": (pa.array([-1], pa.timestamp("ns")), ["1969-12-31T23:59:59.999999999"]),
+    "zone": (
+        pa.array([NANOSECONDS], pa.timestamp("ns", tz="Europe/Zurich")),
+        ["2026-01-02T04:04:05.678901234+01:00"],
+    ),
+    "unknown_zone": (pa.array([NANOSECONDS // 1000], pa.timestamp("us", tz="Mars/One")), ["1767323045678901 us"]),
+    "list_of_times": (pa.array([[NANOSECONDS]], pa.list_(pa.timestamp("ns"))), [["2026-01-02T03:04:05.678901234"]]),
+    "time": (pa.array([1_234_567_891, 10**9], pa.time64("ns")), ["00:00:01.234567891", "00:00:01"]),
+    "duration": (
+        pa.array([1_234_567_891, 1, -1], pa.duration("ns")),
+        ["0:00:01.234567891", "0:00:00.000000001", "-1 day, 23:59:59.999999999"],
+    ),
+    "far": (pa.array([300_000_000_000], pa.timestamp("s")), ["11476-08-15T05:20:00.000"]),
+    "farther": (pa.array([10**12], pa.timestamp("s")), ["1000000000000000 ms"]),
+    "far_date": (pa.array([10**7, 2**30], pa.date32()), ["29349-01-26", "1073741824 days"]),
+    "far_duration": (pa.array([2**62], pa.duration("s")), ["4611686018427387904 s"]),
+    "decimal": (pa.array(["1.10"]).cast(pa.decimal256(50, 2)), ["1.10"]),
+    "large_text": (pa.array(["a"], pa.large_string()), ["a"]),
+    "large_binary": (pa.array([b"a"], pa.large_binary()), ["a"]),
+    "integers": (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_parquet_values_keep_their_digits_and_maps_are_objects(name):
+    column, expected = COLUMNS[name]
+    assert rows(parquet({"x": column})) == [{"x": value} for value in expected]
+
+
+def test_a_parquet_map_that_is_no_object_is_a_bad_row():
+    twice = pa.array([[("a", 1), ("a", 2)], [("b", 1)]], pa.map_(pa.string(), pa.int64()))
+    no_text = pa.array([[(b"\xff", 1)], [(b"b", 1)]], pa.map_(pa.binary(), pa.int64()))
+    for column in (twice, no_text):
+        (_, bad), (_, good) = read(parquet({"x": column}))
+        assert bad.code == "not_json"
+        assert orjson.loads(good) == {"x": {"b": 1}}
+
+
 def test_parquet_values_that_json_lacks_are_bad_rows():
     found = read(parquet({"x": [1.0, float("nan"), float("inf")], "y": [[0.5], [1.0], [2.0]]}))
     assert [row.code if isinstance(row, BadRow) else "good" for _, row in found] == ["good", "not_finite", "not_finite"]

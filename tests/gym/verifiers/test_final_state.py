@@ -1,3 +1,5 @@
+import json
+
 import orjson
 import pytest
 
@@ -56,6 +58,46 @@ CASES = [
     ({}, {"b": 1}, [says("[" * 900 + "1," * 49_000)], 0.0),
     ({"expected_field": "gold"}, STATE, told(STATE), REFUSED),
 ]
+
+
+EMPTY, ORDER = {"cart": {}}, {"any_order": True}
+PAIRS = [
+    # An expected object needs an object, even an empty one.
+    *((given, EMPTY, state, 0.0) for given in ({}, {"exact": True}) for state in ({}, {"cart": None}, {"cart": []})),
+    *(({"score": "fraction"}, EMPTY, state, 0.0) for state in ({}, {"cart": None}, {"cart": "none"})),
+    ({}, {"a": {"b": {}}}, {"a": {}}, 0.0),
+    ({}, {}, [], 0.0),
+    ({}, {"a": {}, "b": 1}, {"b": 1}, 0.0),
+    ({"score": "fraction"}, {"a": {}, "b": 1}, {"b": 1}, 0.5),
+    ({}, EMPTY, {"cart": {}}, 1.0),
+    ({}, EMPTY, {"cart": {"rice": 1}}, 1.0),
+    ({"exact": True}, EMPTY, {"cart": {"rice": 1}}, 0.0),
+    # Numbers that differ only by their representation are equal.
+    ({}, {"sum": 0.3}, {"sum": 0.1 + 0.2}, 1.0),
+    ({}, {"sum": 3.3}, {"sum": 1.1 * 3}, 1.0),
+    ({}, {"sum": 100}, {"sum": 100.00000000000001}, 1.0),
+    ({}, {"sums": [0.3, {"a": 0.7}]}, {"sums": [0.1 + 0.2, {"a": 0.1 * 7}]}, 1.0),
+    ({}, {"mass": 1.6e-19}, {"mass": 3.2e-19}, 0.0),
+    ({}, {"sum": 0}, {"sum": 1.6e-19}, 0.0),
+    ({}, {"sum": 12_345_678.90}, {"sum": 12_345_678.91}, 0.0),
+    ({}, {"time": 1_732_800_000.123}, {"time": 1_732_800_000.126}, 0.0),
+    ({}, {"id": 9_007_199_254_740_993}, {"id": 9_007_199_254_740_992}, 0.0),
+    ({}, {"id": 10**15}, {"id": 10**15 + 1.0}, 0.0),
+    ({}, {"id": 1e23}, {"id": 10**23}, 1.0),
+    ({}, {"id": 1.5}, {"id": 10**400}, 0.0),
+    # Order is ignored at every depth.
+    (ORDER, {"x": [[1, 2], [3]]}, {"x": [[3], [2, 1]]}, 1.0),
+    (ORDER, {"x": [{"tags": ["a", "b"]}]}, {"x": [{"tags": ["b", "a"]}]}, 1.0),
+    (ORDER, {"x": {"y": [[[1, 2]], []]}}, {"x": {"y": [[], [[2, 1]]]}}, 1.0),
+    (ORDER, [{"a": [1], "b": [2, 3]}, {"a": 0}], [{"a": 0}, {"b": [3, 2], "a": [1]}], 1.0),
+    (ORDER, {"x": [0.3, 0.1]}, {"x": [0.1, 0.1 + 0.2]}, 1.0),
+    (ORDER, {"x": [1, True, "1"]}, {"x": ["1", 1.0, True]}, 1.0),
+    (ORDER, {"x": [[1, 2], [3]]}, {"x": [[1, 3], [2]]}, 0.0),
+    (ORDER, {"x": [[1, 1], [2]]}, {"x": [[1, 2], [2]]}, 0.0),
+    (ORDER, {"x": [1, 1]}, {"x": [1, True]}, 0.0),
+    ({}, {"x": [[1, 2], [3]]}, {"x": [[2, 1], [3]]}, 0.0),
+]
+CASES += [(given, expected, [says(json.dumps(state))], reward) for given, expected, state, reward in PAIRS]
 
 
 @pytest.mark.parametrize(("given", "expected", "made", "reward"), CASES)

@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from apps.gym.verifiers.structured.json_finder import find_json
+from tests.deadlines import cpu_deadline
 
 
 @pytest.mark.parametrize(
@@ -17,3 +20,58 @@ from apps.gym.verifiers.structured.json_finder import find_json
 )
 def test_the_last_block_that_says_json_comes_first(text, found):
     assert find_json(text) == found
+
+
+DOCUMENT = {
+    "person": {"name": "A"},
+    "é": [{"x": True}, False, None, -1.5e10, 1e-5],
+    's"q': 't\\\n\U0001f600 "q" [x] {y}',
+    "empty": [{}, []],
+    "lists": [[1], [2]],
+}
+
+
+@pytest.mark.parametrize(
+    "before", ["", "So: ", "```json\n", '{"person": {"name": "B"}} or ', "```\n[1]\n```\n```json\n"]
+)
+@pytest.mark.parametrize("style", [{}, {"indent": 2}, {"ensure_ascii": False}])
+def test_a_reply_cut_off_anywhere_inside_an_object_holds_no_json(before, style):
+    text = json.dumps(DOCUMENT, **style)
+    assert find_json(before + text) == DOCUMENT
+    assert [find_json(before + text[:end]) for end in range(1, len(text))] == [None] * (len(text) - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        # Broken JSON encloses what is in it.
+        ('{"person": {"name": "A"}, age: 3}', None),
+        ('{"age": 3, born: 1990, "person": {"name": "A"}}', None),
+        ('[{"name": "A"}, {"name": "B"}, and more]', None),
+        ('{"age": NaN, "person": {"name": "A"}}', None),
+        (f'{{"age": {"9" * 5_000}, "person": {{"name": "A"}}}}', None),
+        ('{"a": "x"y", "b": {"c": 1}', None),
+        ('{"a": 1,} Corrected: {"a": 2}', {"a": 2}),
+        ('{"a": "x"y"} Corrected: {"a": "xy"}', {"a": "xy"}),
+        ('{"a": 2} rather than {"a": {"b": 1}, c}', {"a": 2}),
+        # A bracket in prose does not.
+        ('use the [x notation. {"a": 1}', {"a": 1}),
+        ('{see below {"a": 1}', {"a": 1}),
+        ('(see [note] and [table 1]) {"a": 1}', {"a": 1}),
+        ('for x in [0, 1) it is {"a": 1}', {"a": 1}),
+        ('the set {1, 2} gives {"a": 1} :-]', {"a": 1}),
+        (r'\boxed{{"a": 1}}', {"a": 1}),
+        ('[see {"a": 1}]', {"a": 1}),
+        ('["a", and so on, {"a": 1}', {"a": 1}),
+    ],
+)
+def test_broken_json_encloses_its_values_and_prose_does_not(text, found):
+    assert find_json(text) == found
+
+
+@pytest.mark.parametrize(
+    "part", ['{"', '["', "[x", "[[1],x", '[{"a', '{"a" ', "[0, 1) ", '{"a": NaN', '{"a":1}x', "[ "]
+)
+def test_json_is_sought_in_linear_time(part):
+    with cpu_deadline():
+        find_json(part * 200_000)

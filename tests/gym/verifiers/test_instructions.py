@@ -1,4 +1,7 @@
 import asyncio
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -97,6 +100,70 @@ CASES = [
     ("punctuation:no_comma", {}, ENGLISH, 1.0),
     ("punctuation:no_comma", {}, "Well, no.", 0.0),
 ]
+
+
+SIMPLIFIED = "山里的天气很冷，下午经常下雨，所以我们决定留在家里看书。"
+TRADITIONAL = "山裡的天氣很冷，下午經常下雨，所以我們決定留在家裡看書。"
+JAPANESE, KOREAN = "山の天気は寒くて、午後はよく雨が降ります。", "산의 날씨는 춥고 오후에는 자주 비가 옵니다."
+PORTUGUESE = "O tempo nas montanhas é frio e chove frequentemente à tarde."
+NORWEGIAN = "Været i fjellene er kaldt, og det regner ofte om ettermiddagen, så vi blir hjemme."
+LANGUAGE = [
+    *((code, text, 1.0) for code in ("zh", "ZH", "zh_Hani") for text in (SIMPLIFIED, TRADITIONAL)),
+    *((code, SIMPLIFIED, 1.0) for code in ("zh-cn", "zh-CN", "zh_CN", "zh-Hans", "zh-Hans-CN", "zh-SG")),
+    *((code, TRADITIONAL, 1.0) for code in ("zh-tw", "zh-Hant", "zh-HK")),
+    ("zh", JAPANESE, 0.0),
+    ("zh", KOREAN, 0.0),
+    ("zh", ENGLISH, 0.0),
+    ("zh-tw", SIMPLIFIED, 0.0),
+    ("ko", TRADITIONAL, 0.0),
+    ("ko", KOREAN, 1.0),
+    ("ja", JAPANESE, 1.0),
+    ("pt-BR", PORTUGUESE, 1.0),
+    ("pt_PT", PORTUGUESE, 1.0),
+    ("pt-BR", ENGLISH, 0.0),
+    ("en-US", ENGLISH, 1.0),
+    ("de-CH", GERMAN, 1.0),
+    ("nb", NORWEGIAN, 1.0),
+    ("nn-NO", NORWEGIAN, 1.0),
+    # Shorter texts have no verdict.
+    ("de", "The weather is good.", 1.0),
+    ("de", "The weather here is good.", 0.0),
+    ("de", "下午经常下", 1.0),
+    ("de", "下午经常下雨，我们", 0.0),
+]
+CASES += [("language:response_language", {"language": code}, reply, reward) for code, reply, reward in LANGUAGE]
+CASES += [
+    ("change_case:english_capital", {}, "HELLO THERE, HOW ARE YOU TODAY?", 1.0),
+    ("change_case:english_capital", {}, "I LIKE CATS AND DOGS VERY MUCH.", 1.0),
+    ("change_case:english_capital", {}, PORTUGUESE.upper(), 0.0),
+]
+
+
+@pytest.mark.parametrize("code", ["German", "xx", "la", "", "d e", ["de"]])
+def test_a_language_that_cannot_be_detected_is_refused(code):
+    ids = [{"id": "language:response_language", "arguments": {"language": code}}]
+    [(pointer, problem)] = find_problems({"type": "instructions", "instructions": ids})
+    assert pointer == "/instructions/0/arguments/language"
+    assert "zh, zh-cn, zh-tw" in problem
+
+
+def test_languages_are_the_same_in_every_process():
+    code = "import json, sys; from apps.gym.verifiers.instructions.ifeval_checks import detect_language as detect\n"
+    code += "print(json.dumps([detect(text) for text in json.load(sys.stdin)]))"
+    words = f"{ENGLISH} {GERMAN} {PORTUGUESE} {NORWEGIAN}".split()
+    given = json.dumps([" ".join(words[start : start + 5]) for start in range(len(words))])
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            input=given,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(("name", "arguments", "reply", "reward"), CASES)

@@ -65,6 +65,52 @@ CASES = [
 ]
 
 
+NEEDS_B = {"dependencies": {"a": ["b"]}}
+DRAFTS = [
+    ("draft-04/schema#", {"minimum": 3, "exclusiveMinimum": True}, 3, 0.0),
+    ("draft-04/schema#", {"minimum": 3, "exclusiveMinimum": True}, 4, 1.0),
+    ("draft-04/schema#", {"type": "integer"}, 1.0, 0.0),
+    ("draft-04/schema#", {"exclusiveMinimum": 3}, 4, REFUSED),
+    ("draft-04/schema#", {"uniqueItems": True}, [1, 1], 0.0),
+    ("draft-06/schema#", {"type": "integer"}, 1.0, 1.0),
+    ("draft-06/schema#", {"if": {"type": "string"}, "then": False}, "a", 1.0),
+    ("draft-07/schema#", {"if": {"type": "string"}, "then": False}, "a", 0.0),
+    ("draft-07/schema#", NEEDS_B, {"a": 1}, 0.0),
+    ("draft-07/schema", NEEDS_B, {"a": 1}, 0.0),
+    ("draft-07/schema#", NEEDS_B, {"a": 1, "b": 1}, 1.0),
+    ("draft-07/schema#", {"dependencies": {"a": {"required": ["b"]}}}, {"a": 1}, 0.0),
+    ("draft-07/schema#", {"items": [{"type": "string"}], "additionalItems": False}, ["a", 1], 0.0),
+    ("draft-07/schema#", {"items": [{"type": "string"}], "additionalItems": False}, ["a"], 1.0),
+    (
+        "draft-07/schema#",
+        {"$ref": "#/definitions/a", "type": "string", "definitions": {"a": {"type": "integer"}}},
+        1,
+        1.0,
+    ),
+    ("draft-07/schema#", {"dependencies": {"a": {"$ref": "#"}}}, {"a": 1}, REFUSED),
+    ("draft/2019-09/schema", {"items": [{"type": "string"}]}, [1], 0.0),
+    ("draft/2019-09/schema", {"items": {"$recursiveRef": "#"}, "type": "array"}, [[], [1]], 0.0),
+    ("draft/2019-09/schema", {"$recursiveRef": "#"}, 1, REFUSED),
+    ("draft/2020-12/schema", {"prefixItems": [{"type": "string"}]}, [1], 0.0),
+    ("draft/2020-12/schema", NEEDS_B, {"a": 1}, 1.0),
+    ("draft-03/schema#", {"type": "string"}, "a", REFUSED),
+    ("draft-08/schema#", {"type": "string"}, "a", REFUSED),
+]
+CASES += [
+    ({}, {"schema_str": {"$schema": f"{scheme}://json-schema.org/{draft}", **schema}}, json.dumps(given), reward)
+    for draft, schema, given, reward in DRAFTS
+    for scheme in ("http", "https")
+]
+
+
+@pytest.mark.parametrize("declared", ["https://example.org/mine", "draft-07", 7, None])
+def test_an_unknown_draft_is_refused_with_its_place_and_the_known_ones(declared):
+    [(pointer, problem)] = find_problems({"type": "json_schema", "schema": {"$schema": declared}})
+    assert pointer == "/schema/$schema"
+    assert repr(declared) in problem
+    assert "http://json-schema.org/draft-07/schema" in problem
+
+
 @pytest.mark.parametrize(("given", "row", "reply", "reward"), CASES)
 def test_structured_output(given, row, reply, reward):
     assert reward_of({"type": "json_schema", **given}, row, reply) == reward

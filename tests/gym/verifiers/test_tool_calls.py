@@ -49,6 +49,69 @@ CASES = [
 ]
 
 
+PAIRS = [
+    # Expected and made value, with the rewards of a strict and a lenient comparison.
+    ("1234567890123456789", "1234567890123456788", 0.0, 0.0),
+    (1234567890123456789, "1234567890123456788", 0.0, 0.0),
+    (1234567890123456789, 1234567890123456788, 0.0, 0.0),
+    (1234567890123456789, "1234567890123456789", 0.0, 1.0),
+    ("01234", "1234", 0.0, 0.0),
+    ("01234", 1234, 0.0, 0.0),
+    (7, "007", 0.0, 0.0),
+    ("+41791234567", "41791234567", 0.0, 0.0),
+    ("1e3", "1000", 0.0, 0.0),
+    ("1_000", 1000, 0.0, 0.0),
+    ("3.10", "3.1", 0.0, 0.0),
+    ("1e400", "inf", 0.0, 0.0),
+    ("٣", 3, 0.0, 0.0),
+    (True, "1", 0.0, 0.0),
+    ("9" * 5_000, "9" * 4_999 + "8", 0.0, 0.0),
+    ("3.0", "3", 0.0, 1.0),
+    (2.5, "2.50", 0.0, 1.0),
+    (100_000, "1e5", 0.0, 1.0),
+    (0.5, " 0.5 ", 0.0, 1.0),
+    (None, "null", 0.0, 1.0),
+    (True, "True", 0.0, 1.0),
+    ({"a": ["X", 3]}, {"a": ["x", "3"]}, 0.0, 1.0),
+    (0.3, "0.30000000000000004", 0.0, 1.0),
+    (0.3, 0.30000000000000004, 1.0, 1.0),
+    ([{"a": 0.7}], [{"a": 0.7000000000000001}], 1.0, 1.0),
+    (1.1, 1.1000000000000003, 1.0, 1.0),
+    (0.3, 0.3001, 0.0, 0.0),
+    (1e-19, 2e-19, 0.0, 0.0),
+    (10**15, 10**15 + 1, 0.0, 0.0),
+]
+CASES += [
+    ({"relaxed": relaxed}, [{"name": "f", "arguments": {"x": expected}}], [calls("f", {"x": given})], reward)
+    for expected, given, *rewards in PAIRS
+    for relaxed, reward in zip((False, True), rewards, strict=True)
+]
+
+
+def call_f(*given):
+    return [{"name": "f", "arguments": arguments} for arguments in given]
+
+
+Q, QN, N, QM = {"q": 1}, {"q": 1, "n": 2}, {"n": 2}, {"q": 1, "m": 3}
+MATCHED = [
+    # Expected and made arguments, with the number of pairs.
+    ([Q, QN], [QN, Q], 2),
+    ([Q, QN], [Q, QN], 2),
+    ([N, Q], [QN, Q], 2),
+    ([Q, N, QN], [QN, QN, Q], 3),
+    ([Q, N, QM], [QN, QM, N], 3),
+    ([{}, Q, QN], [QN, Q, N], 3),
+    ([Q, Q, QN], [QN, Q, N], 2),
+    ([QN, QN], [QN, Q], 1),
+    ([Q] * 150 + [QN] * 150, [QN] * 150 + [Q] * 150, 300),
+    ([Q] * 100 + [N] * 100, [QN] * 200, 200),
+]
+CASES += [
+    (FRACTION, call_f(*expected), [calls("f", arguments) for arguments in made], count / len(made))
+    for expected, made, count in MATCHED
+]
+
+
 @pytest.mark.parametrize(("given", "expected", "made", "reward"), CASES)
 def test_tool_calls(given, expected, made, reward):
     assert reward_of({"type": "tool_calls", **given}, {"expected_answers": expected}, attempt(*made)) == reward

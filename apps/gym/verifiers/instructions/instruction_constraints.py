@@ -9,7 +9,14 @@ from msgspec import Meta
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, last_assistant_text
-from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS, relate, texts, whole_number
+from apps.gym.verifiers.instructions.ifeval_checks import (
+    CONSTRAINTS,
+    LANGUAGES,
+    language_code,
+    relate,
+    texts,
+    whole_number,
+)
 from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier, permanent_error
 
 _RELATIONS = ("relation", "let_relation", "capital_relation")
@@ -31,6 +38,10 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
     `score`: with `all`, 1.0 if it follows all of them, otherwise 0.0; with `fraction`, followed ÷ all. An empty reply
     follows none. IFEval defines the ids and arguments. A row has them as `instruction_id_list` and `kwargs`, at the
     top level or in `verifier_metadata`, as in NeMo Gym's instruction_following.
+
+    Languages are codes: `de`, `zh` for both kinds of Chinese, `zh-cn`, `zh-tw`; other regions are ignored (en-US is
+    en). A text of fewer than 20 letters (7 Chinese, Japanese or Korean characters) has no detectable language. It
+    counts as followed, as in IFEval. Combine it with a length if short replies must not earn the reward.
 
     Range: 0.0 to 1.0. Components: `instructions`, and 1.0 or 0.0 for each id.
     """
@@ -120,6 +131,8 @@ def instruction_problems(instruction: Instruction) -> Iterator[Problem]:
                 relate(0, 0, value)
             elif name.startswith("num_") or name.endswith("frequency") or name == "nth_paragraph":
                 whole_number(value)
+            elif name == "language" and name in known.needs and language_code(value) not in LANGUAGES:
+                yield f"/arguments/{name}", f"is {value!r:.80}: give one of {', '.join(sorted(LANGUAGES))}"
             elif name in known.needs and not all(text.strip() for text in texts(value) or [""]):
                 yield f"/arguments/{name}", "is empty or contains an empty text"
         except ValueError:

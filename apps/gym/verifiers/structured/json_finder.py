@@ -7,36 +7,72 @@ from typing import Any
 from apps.gym.code_blocks import read_blocks
 from apps.gym.traces.items import refuse_constant
 
+_NONE = object()
 _NAMES = frozenset({"json", "jsonc", "json5"})
-_MAX_STARTS = 2_000
-_MAX_IN_VAIN = 1_000_000
-"""Maximum characters to parse without success: each bracket may start a try that reads to the end."""
+_MAX_FAILED = 5_000
+"""Maximum brackets that start no JSON: each error of the json module counts the lines before it."""
+
+_START = re.compile(r'\[\s*(?:["{\[\]\d-]|[tfnNI][a-zA-Z]*\s*(?:[,\]]|\Z)|\Z)|\{\s*(?:["}]|\Z)')
+_CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0-9a-fA-F]{0,4})?\Z")
+"""The rest of a text that ends within a number, a literal or an escape."""
+
+_BEGUN = re.compile(r'[\[\s]*\{\s*"[^"]*"\s*:')
+"""An object with a key: broken JSON, not prose in brackets."""
 
 
 def find_json(text: str, default: Any = None) -> Any:
-    """Return the parsed value, or the default without one. NaN and Infinity are not JSON."""
+    """Return the parsed value, or the default without one. NaN and Infinity are not JSON.
+
+    A text that ends inside an object or list has no value. Values inside broken JSON, such as `{"a": {"b": 1}, c}`, are
+    not found. Brackets in prose, such as `[see {"a": 1}`, are skipped.
+    """
     stripped = text.strip()
+    if (whole := _parse(stripped)) is not _NONE:
+        return whole
+    found, is_cut = _find_last(stripped)
+    if is_cut:
+        return default
     blocks = read_blocks(stripped)
     # Last ones first, blocks marked as JSON before others.
     blocks.sort(key=lambda block: block.language in _NAMES)
-    for candidate in (stripped, *(block.content for block in reversed(blocks))):
-        try:
-            return json.loads(candidate, parse_constant=refuse_constant)
-        except (ValueError, RecursionError):
-            continue
-    found, at, tries, in_vain = default, 0, 0, 0
+    parsed = (_parse(block.content) for block in reversed(blocks))
+    value = next((one for one in parsed if one is not _NONE), found)
+    return default if value is _NONE else value
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return _NONE
+
+
+def _find_last(text: str) -> tuple[Any, bool]:
+    """Return the last object or list, and whether the text ends inside one. Every character is parsed at most once."""
+    found, at, depth, failed = _NONE, 0, 0, 0
     decoder = json.JSONDecoder(parse_constant=refuse_constant)
-    for match in re.finditer(r"[\[{]", stripped):
-        if match.start() < at:
+    for match in re.finditer(r"[\[{\]}]", text):
+        start = match.start()
+        if start < at:
             continue
-        tries += 1
-        if tries > _MAX_STARTS or in_vain > _MAX_IN_VAIN:
-            break
+        if depth or match[0] in "]}":
+            # Inside broken JSON, up to its closing bracket.
+            depth = max(0, depth + (1 if match[0] in "[{" else -1))
+            continue
+        if not _START.match(text, start):
+            continue
+        if failed == _MAX_FAILED:
+            return _NONE, False
         try:
-            found, at = decoder.raw_decode(stripped, match.start())
+            found, at = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
-            in_vain += error.pos - match.start()
+            if error.msg.startswith("Unterminated string") or _CUT.match(text, error.pos):
+                return _NONE, True
+            at, failed = max(error.pos, start + 1), failed + 1
+            if _BEGUN.match(text, start):
+                read = text[start:at]
+                depth = max(0, sum(map(read.count, "[{")) - sum(map(read.count, "]}")))
         except (ValueError, RecursionError):
             # The error does not tell how far it read.
-            in_vain += len(stripped) - match.start()
-    return found
+            at, depth, failed = start + 1, 1, failed + 1
+    return (_NONE if depth else found), False

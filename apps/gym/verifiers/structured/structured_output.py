@@ -1,5 +1,6 @@
 """Structured output: the reply, or the arguments of a call, is JSON that fits a schema."""
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal
@@ -52,11 +53,13 @@ def find_endless(schema: dict[str, Any]) -> str:
 
 def _applied(whole: dict[str, Any], place: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the schemas that apply to the same value, each with the reference that led to it."""
-    reference = place.get("$ref")
-    if isinstance(reference, str) and isinstance(found := _resolve(whole, reference), dict):
-        yield reference, found
-    dependent = place.get("dependentSchemas")
-    named = [place.get(key) for key in _ONE] + (list(dependent.values()) if isinstance(dependent, dict) else [])
+    for reference in (place.get("$ref"), place.get("$recursiveRef")):
+        if isinstance(reference, str) and isinstance(found := _resolve(whole, reference), dict):
+            yield reference, found
+    named = [place.get(key) for key in _ONE]
+    # Up to draft-07, `dependencies` holds schemas too.
+    for dependent in (place.get("dependentSchemas"), place.get("dependencies")):
+        named += dependent.values() if isinstance(dependent, dict) else []
     for key in _SEVERAL:
         several = place.get(key)
         named += several if isinstance(several, list) else []
@@ -82,6 +85,25 @@ def _subschemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return (one for path, one in walk_json(schema) if isinstance(one, dict) and _VALUES.isdisjoint(path))
 
 
+_DRAFTS = {
+    "json-schema.org/draft-04/schema": "Draft4Validator",
+    "json-schema.org/draft-06/schema": "Draft6Validator",
+    "json-schema.org/draft-07/schema": "Draft7Validator",
+    "json-schema.org/draft/2019-09/schema": "Draft201909Validator",
+    "json-schema.org/draft/2020-12/schema": "Draft202012Validator",
+}
+
+
+def find_draft(schema: dict[str, Any]) -> Any:
+    """Return the validator class of the draft that `$schema` declares, by default 2020-12, or None if it is unknown."""
+    import jsonschema
+
+    declared = str(schema.get("$schema", "https://json-schema.org/draft/2020-12/schema"))
+    # Many schemas have the other scheme or no #.
+    name = _DRAFTS.get(re.sub(r"\Ahttps?://", "", declared).removesuffix("#"))
+    return getattr(jsonschema, name) if name else None
+
+
 _ABSENT = object()
 _MOST = 10
 
@@ -90,7 +112,9 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
     """1.0 if the JSON of the reply matches the schema, otherwise 0.0.
 
     The verifier parses the first of these that is JSON: the whole reply; a fenced block, from the last to the first,
-    blocks marked `json` before others; the last object or list. With `strict`, it parses only the whole reply.
+    blocks marked `json` before others; the last object or list. A reply that ends inside an object or list has no JSON,
+    and values inside broken JSON do not count. With `strict`, it parses only the whole reply. `$schema` names the
+    draft: 04, 06, 07, 2019-09 or 2020-12, the default.
 
     For a tool call, there must be exactly one call, of the named tool if given; its arguments or the named argument are
     checked. `closed` requires every property of the schema and allows no others, as NeMo Gym's structured_outputs does.
@@ -142,7 +166,6 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
             yield from (("/schema" + pointer, problem) for pointer, problem in _schema_problems(self.schema))
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
-        from jsonschema import Draft202012Validator
         from jsonschema.validators import extend
         from referencing import Registry
 
@@ -153,7 +176,7 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
         # An empty registry, because otherwise the library would fetch referenced schemas.
         closed = close_schema(schema) if self.closed else schema
         # The library's own check compares every item with every other.
-        quick = extend(Draft202012Validator, {"uniqueItems": _unique})
+        quick = extend(find_draft(schema), {"uniqueItems": _unique})
         validator = quick(closed, registry=Registry())
         problems = [
             f"{join_pointer(error.absolute_path) or '/'}: {excerpt(error.message)}"
@@ -237,11 +260,15 @@ def close_schema(schema: Any) -> Any:
 
 
 def _schema_problems(schema: dict[str, Any]) -> Iterator[Problem]:
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
+    draft = find_draft(schema)
+    if draft is None:
+        choices = ", ".join(f"http://{name}" for name in _DRAFTS)
+        yield "/$schema", f"is {excerpt(repr(schema['$schema']))}: give one of {choices}, or remove it for 2020-12"
+        return
     try:
-        Draft202012Validator.check_schema(schema)
+        draft.check_schema(schema)
     except SchemaError as error:
         yield join_pointer(error.absolute_path), f"is not valid JSON Schema: {error.message}"
     except RecursionError:
@@ -254,7 +281,7 @@ def _schema_problems(schema: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _references(schema: Any) -> Iterator[str]:
-    """Yield every `$ref`."""
+    """Yield every reference."""
     for _, one in walk_json(schema):
         if isinstance(one, dict):
-            yield from (one[key] for key in ("$ref", "$dynamicRef") if isinstance(one.get(key), str))
+            yield from (one[key] for key in ("$ref", "$dynamicRef", "$recursiveRef") if isinstance(one.get(key), str))

@@ -1,10 +1,20 @@
 """Tool calls of an attempt, and the expected calls of a task."""
 
 import json
+import math
+import re
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
 from apps.gym.verifiers.protocol import permanent_error
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+"""A number as JSON writes it. 01234, +41 and 1_000 are texts."""
+
+_WHOLE = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_LARGE = 2.0**53
+"""JSON readers turn integers of more than 64 bits into floats, which are exact only below this number."""
 
 
 class Call(NamedTuple):
@@ -45,11 +55,30 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
     return found
 
 
-def same(one: object, other: object, *, relaxed: bool = False) -> bool:
-    """Return True if two JSON values are equal: 1 is 1.0, true is not 1.
+def count_pairs(edges: list[list[int]]) -> int:
+    """Return the size of a maximum matching. `edges` lists, for each expected call, the made calls that match it."""
+    taken: dict[int, int] = {}
 
-    If `relaxed`, texts are compared without case and outer white space, and numbers may be texts. Nesting may be of any
-    depth.
+    def pair(index: int, tried: set[int]) -> bool:
+        for call in edges[index]:
+            if call not in tried:
+                tried.add(call)
+                if call not in taken or pair(taken[call], tried):
+                    taken[call] = index
+                    return True
+        return False
+
+    return sum(pair(index, set()) for index in range(len(edges)))
+
+
+def same(one: object, other: object, *, relaxed: bool = False) -> bool:
+    """Return True if two JSON values are equal.
+
+    Whole numbers are compared exactly, and 1 is 1.0. Other numbers may differ by a relative 1e-12, as 0.3 and
+    0.30000000000000004 do. true is not 1. Nesting may be of any depth.
+
+    If `relaxed`, texts are compared without case and outer white space, "3" is "3.0", and a text is the number that
+    JSON writes so. "01234" is no number, and "3.10" is not "3.1": these may be codes and versions.
     """
     left = [(one, other)]
     while left:
@@ -72,9 +101,45 @@ def _same_end(one: object, other: object, relaxed: bool) -> bool:
         return one is other or (relaxed and str(one).lower() == str(other).strip().lower())
     if one == other:
         return True
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return _same_numbers(one, other)
     if not relaxed or isinstance(one, dict | list) or isinstance(other, dict | list):
         return False
-    return _plain(one) == _plain(other)
+    ours, theirs = _plain(one), _plain(other)
+    if isinstance(one, str) and isinstance(other, str):
+        return _whole_text(ours) == _whole_text(theirs)
+    numbers = [_number(value) for value in (ours, theirs)]
+    return ours == theirs if None in numbers else same(*numbers)
+
+
+def _same_numbers(one: float, other: float) -> bool:
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    try:
+        ours, theirs = float(one), float(other)
+    except OverflowError:
+        return False
+    if ours.is_integer() and theirs.is_integer():
+        return ours == theirs and abs(ours) >= _LARGE
+    return math.isclose(ours, theirs, rel_tol=1e-12)
+
+
+def _plain(value: object) -> str:
+    return "null" if value is None else str(value).strip().lower()
+
+
+def _whole_text(text: str) -> str:
+    """Return 3.0 as 3, and other texts unchanged."""
+    whole = _WHOLE.fullmatch(text) if _NUMBER.fullmatch(text) else None
+    return whole[1] if whole else text
+
+
+def _number(text: str) -> float | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    whole = _WHOLE.fullmatch(text)
+    number = int(whole[1]) if whole else float(text)
+    return number if math.isfinite(number) else None
 
 
 def json_key(value: object) -> str:
@@ -91,9 +156,17 @@ def _whole(value: Any) -> Any:
     return [_whole(one) for one in value] if isinstance(value, list) else value
 
 
-def _plain(value: object) -> object:
-    text = "null" if value is None else str(value).strip().lower()
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def arrange(value: Any) -> tuple[str, Any]:
+    """Return the value with its lists sorted at every depth, and the key by which it is sorted itself.
+
+    Equal values in another order become equal. Raises RecursionError for deep nesting.
+    """
+    if isinstance(value, list):
+        arranged = sorted(map(arrange, value), key=itemgetter(0))
+        return f"[{','.join(key for key, _ in arranged)}]", [one for _, one in arranged]
+    if isinstance(value, dict):
+        members = {name: arrange(value[name]) for name in sorted(value)}
+        keys = (f"{json.dumps(name)}:{key}" for name, (key, _) in members.items())
+        return f"{{{','.join(keys)}}}", {name: one for name, (_, one) in members.items()}
+    # Fifteen digits are the same for floats that differ only by their representation.
+    return (f"{value:.15g}" if isinstance(value, float) and not value.is_integer() else json_key(value)), value

@@ -10,7 +10,10 @@ from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, item_type
 from apps.gym.verifiers.answer_extraction import excerpt
 from apps.gym.verifiers.protocol import Verifier, permanent_error
-from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_made, same
+from apps.gym.verifiers.tools.expected_calls import Call, calls_expected, calls_made, count_pairs, same
+
+_MAX_COMPARED = 40_000
+"""Maximum pairs of calls to compare all: the time grows with pairs times calls."""
 
 
 class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
@@ -19,11 +22,11 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
 
     Each call matches at most one expected call. `score`: with `all`, 1.0 if all expected calls were made, otherwise
     0.0; with `fraction`, matched ÷ expected. If extra calls are not allowed, an extra call gives 0.0 with `all`, and
-    `fraction` is matched ÷ the larger of expected and made. `order`: with `any`, each expected call takes the first
-    free matching call; with `exact`, calls are in the expected sequence; with `in_order`, others may be in between.
-    `arguments`: `subset` compares the expected arguments and ignores others, `exact` allows no others, `names` compares
-    only the tool. Without expected calls, the reward is 1.0 if no call was made or extra calls are allowed, otherwise
-    0.0.
+    `fraction` is matched ÷ the larger of expected and made. `order`: with `any`, calls are paired so that the most
+    match; with `exact`, calls are in the expected sequence; with `in_order`, others may be in between. `arguments`:
+    `subset` compares the expected arguments and ignores others, `exact` allows no others, `names` compares only the
+    tool. Whole numbers are compared exactly, other numbers to a relative 1e-12. Without expected calls, the reward is
+    1.0 if no call was made or extra calls are allowed, otherwise 0.0.
 
     Range: 0.0 to 1.0. Components: `tool_calls`, and `tool_names` (the same, by name alone).
     """
@@ -36,7 +39,7 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
     order: Annotated[Literal["any", "in_order", "exact"], Meta(title="Order")] = "any"
     arguments: Annotated[Literal["subset", "exact", "names"], Meta(title="Arguments")] = "subset"
     relaxed: Annotated[
-        bool, Meta(title="Lenient comparison", description="Ignore case; the number 3 equals the text 3")
+        bool, Meta(title="Lenient comparison", description="Ignore case; the number 3 equals the text 3, but not 03")
     ] = False
     allow_more: Annotated[bool, Meta(title="Allow extra calls")] = False
     score: Annotated[Literal["all", "fraction"], Meta(title="Score")] = "all"
@@ -70,13 +73,21 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
             case "in_order":
                 return self._longest(expected, made, arguments)
             case "any":
-                free = list(made)
-                for wanted in expected:
-                    for index, call in enumerate(free):
-                        if self._equal(wanted, call, arguments):
-                            del free[index]
-                            break
-                return len(made) - len(free)
+                return self._most(expected, made, arguments)
+
+    def _most(self, expected: list[Call], made: list[Call], arguments: str) -> int:
+        """Return the most pairs of an expected and a made call that match, with each call in at most one pair."""
+        if len(expected) * len(made) <= _MAX_COMPARED:
+            return count_pairs(
+                [[at for at, call in enumerate(made) if self._equal(wanted, call, arguments)] for wanted in expected]
+            )
+        # Far more calls than in any data set. Those with the most arguments choose first.
+        free = list(made)
+        for wanted in sorted(expected, key=lambda call: -len(call.arguments or ())):
+            at = next((at for at, call in enumerate(free) if self._equal(wanted, call, arguments)), None)
+            if at is not None:
+                del free[at]
+        return len(made) - len(free)
 
     def _longest(self, expected: list[Call], made: list[Call], arguments: str) -> int:
         """Return the length of the longest common subsequence."""
@@ -117,8 +128,8 @@ class CallArgument(Verifier, frozen=True, kw_only=True, tag="call_argument"):
     """1.0 if the named argument of the last (or first, or any) call of the tool has the expected value, otherwise
     0.0.
 
-    Values are compared as JSON: lists in order, 1 equals 1.0. A missing value does not match, except that an
-    expected empty list matches if the tool was never called.
+    Values are compared as JSON: lists in order, whole numbers exactly, other numbers to a relative 1e-12. A missing
+    value does not match, except that an expected empty list matches if the tool was never called.
 
     Range: 0.0 or 1.0. Components: `call_argument`, and for lists `overlap` (the share of expected values that were
     given, in any order).
