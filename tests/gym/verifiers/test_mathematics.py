@@ -74,6 +74,27 @@ def test_an_answer_that_only_makes_the_verifier_slow_may_count_as_wrong():
     assert found.explanation == "Symbolic mathematics: stopped after 1 s without a result; counted as wrong"
 
 
+@pytest.mark.parametrize(
+    ("given", "row", "reply"),
+    [
+        ({"type": "math"}, {"expected_answer": "2"}, r"\boxed{\frac{4}{2}}"),
+        ({"type": "json_schema"}, {"schema_str": {"type": "object"}}, "{}"),
+        (
+            {"type": "instructions"},
+            {"instruction_id_list": ["language:response_language"], "kwargs": [{"language": "en"}]},
+            "This is a sentence in English, and nothing else.",
+        ),
+    ],
+)
+def test_the_first_verdict_of_a_process_has_its_whole_time(given, row, reply):
+    pool = ProcessPool(1)
+    verifier = read_verifier(given)
+    try:
+        assert asyncio.run(pool.verify(verifier, row, response(reply), seconds=0.3)).value == 1.0
+    finally:
+        pool.close()
+
+
 def test_loading_the_library_is_no_part_of_the_time_limit():
     pool = ProcessPool(1)
     verifier = read_verifier({"type": "math", "time_limit": 0.3})

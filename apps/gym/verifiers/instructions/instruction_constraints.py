@@ -12,6 +12,7 @@ from apps.gym.traces.items import TaskRow, last_assistant_text
 from apps.gym.verifiers.instructions.ifeval_checks import (
     CONSTRAINTS,
     LANGUAGES,
+    detect_language,
     language_code,
     relate,
     texts,
@@ -64,6 +65,11 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
 
     def runs_on_loop(self, row: TaskRow) -> bool:
         return not any(CONSTRAINTS[one.id].slow for one in self._wanted(row))
+
+    @classmethod
+    def prepare(cls) -> None:
+        # Loads the profiles of all languages, which takes a second.
+        detect_language("Which language is this sentence in?")
 
     def find_problems(self) -> Iterator[Problem]:
         for index, instruction in enumerate(self.instructions):

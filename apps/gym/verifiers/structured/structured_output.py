@@ -161,6 +161,10 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
     def needs(self) -> frozenset[str]:
         return frozenset() if self.schema else frozenset({self.schema_field})
 
+    @classmethod
+    def prepare(cls) -> None:
+        list(_schema_problems({}))
+
     def find_problems(self) -> Iterator[Problem]:
         if self.schema:
             yield from (("/schema" + pointer, problem) for pointer, problem in _schema_problems(self.schema))
