@@ -18,7 +18,7 @@ from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange, TraceEvent
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, USAGE, derive_rollout
-from apps.rollouts.rechecks.verdicts import VERDICT, can_verify, find_verdicts
+from apps.rollouts.rechecks.todays_rewards import VERDICT, can_verify, find_verdicts
 from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
 from apps.rollouts.reverification.reverification_spec import MAX_IDS, ReverificationOrder
