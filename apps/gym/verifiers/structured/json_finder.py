@@ -12,6 +12,7 @@ _NAMES = frozenset({"json", "jsonc", "json5"})
 _MAX_FAILED = 5_000
 """Maximum brackets that start no JSON: each error of the json module counts the lines before it."""
 
+_BRACKET = re.compile(r"[\[{\]}]")
 _START = re.compile(r'\[\s*(?:["{\[\]\d-]|[tfnNI][a-zA-Z]*\s*(?:[,\]]|\Z)|\Z)|\{\s*(?:["}]|\Z)')
 _CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0-9a-fA-F]{0,4})?\Z")
 """The rest of a text that ends within a number, a literal or an escape."""
@@ -49,30 +50,35 @@ def _parse(text: str) -> Any:
 
 def _find_last(text: str) -> tuple[Any, bool]:
     """Return the last object or list, and whether the text ends inside one. Every character is parsed at most once."""
-    found, at, depth, failed = _NONE, 0, 0, 0
+    found, at, failed = _NONE, 0, 0
     decoder = json.JSONDecoder(parse_constant=refuse_constant)
-    for match in re.finditer(r"[\[{\]}]", text):
-        start = match.start()
-        if start < at:
-            continue
-        if depth or match[0] in "]}":
-            # Inside broken JSON, up to its closing bracket.
-            depth = max(0, depth + (1 if match[0] in "[{" else -1))
-            continue
-        if not _START.match(text, start):
-            continue
-        if failed == _MAX_FAILED:
-            return _NONE, False
+    while (match := _START.search(text, at)) and failed < _MAX_FAILED:
+        start, depth = match.start(), 0
         try:
             found, at = decoder.raw_decode(text, start)
+            continue
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated string") or _CUT.match(text, error.pos):
                 return _NONE, True
-            at, failed = max(error.pos, start + 1), failed + 1
+            at = max(error.pos, start + 1)
             if _BEGUN.match(text, start):
                 read = text[start:at]
                 depth = max(0, sum(map(read.count, "[{")) - sum(map(read.count, "]}")))
         except (ValueError, RecursionError):
             # The error does not tell how far it read.
-            at, depth, failed = start + 1, 1, failed + 1
-    return (_NONE if depth else found), False
+            at, depth = start + 1, 1
+        failed += 1
+        if depth:
+            at = _skip_broken(text, at, depth)
+            if at < 0:
+                return _NONE, False
+    return (_NONE if match else found), False
+
+
+def _skip_broken(text: str, at: int, depth: int) -> int:
+    """Return the end of broken JSON that has so many open brackets, or -1 without one."""
+    for bracket in _BRACKET.finditer(text, at):
+        depth += 1 if bracket[0] in "[{" else -1
+        if not depth:
+            return bracket.end()
+    return -1

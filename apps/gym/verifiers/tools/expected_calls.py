@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from collections.abc import Callable
+from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -55,20 +57,21 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
     return found
 
 
-def count_pairs(edges: list[list[int]]) -> int:
-    """Return the size of a maximum matching. `edges` lists, for each expected call, the made calls that match it."""
+def count_pairs(expected: int, made: int, matches: Callable[[int, int], bool]) -> int:
+    """Return the size of a maximum matching of expected and made calls, by Kuhn's algorithm."""
     taken: dict[int, int] = {}
+    matches = cache(matches)
 
     def pair(index: int, tried: set[int]) -> bool:
-        for call in edges[index]:
-            if call not in tried:
+        for call in range(made):
+            if call not in tried and matches(index, call):
                 tried.add(call)
                 if call not in taken or pair(taken[call], tried):
                     taken[call] = index
                     return True
         return False
 
-    return sum(pair(index, set()) for index in range(len(edges)))
+    return sum(pair(index, set()) for index in range(expected))
 
 
 def same(one: object, other: object, *, relaxed: bool = False) -> bool:
@@ -101,7 +104,8 @@ def _same_end(one: object, other: object, relaxed: bool) -> bool:
         return one is other or (relaxed and str(one).lower() == str(other).strip().lower())
     if one == other:
         return True
-    if isinstance(one, int | float) and isinstance(other, int | float):
+    has_float = isinstance(one, float) or isinstance(other, float)
+    if has_float and isinstance(one, int | float) and isinstance(other, int | float):
         return _same_numbers(one, other)
     if not relaxed or isinstance(one, dict | list) or isinstance(other, dict | list):
         return False
@@ -113,8 +117,6 @@ def _same_end(one: object, other: object, relaxed: bool) -> bool:
 
 
 def _same_numbers(one: float, other: float) -> bool:
-    if isinstance(one, int) and isinstance(other, int):
-        return one == other
     try:
         ours, theirs = float(one), float(other)
     except OverflowError:

@@ -79,7 +79,7 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
         """Return the most pairs of an expected and a made call that match, with each call in at most one pair."""
         if len(expected) * len(made) <= _MAX_COMPARED:
             return count_pairs(
-                [[at for at, call in enumerate(made) if self._equal(wanted, call, arguments)] for wanted in expected]
+                len(expected), len(made), lambda index, at: self._equal(expected[index], made[at], arguments)
             )
         # Far more calls than in any data set. Those with the most arguments choose first.
         free = list(made)
