@@ -16,7 +16,6 @@ from apps.gym.verifiers.protocol import (
     TimeLimit,
     Verifier,
     answer_reward,
-    find_last,
     pattern_problem,
     permanent_error,
 )
@@ -25,27 +24,52 @@ Mode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_co
 MODES: tuple[Mode, ...] = get_args(Mode)
 Options = dict[str, str]
 
-_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_LETTER = re.compile(r"([A-Za-z])\s*(?:[:).\-].*)?", re.DOTALL)
-_ANSWER = re.compile(r"answer\s{0,4}:\s{0,4}(\S.*)", re.IGNORECASE)
-_ANSWER_MARKED = re.compile(
-    r"^[ \t>#*_-]{0,20}(?:the )?(?:final )?answer[*_]{0,3}\s{0,4}:[ \t*_]{0,8}(\S.*)$", re.I | re.M
+_LATIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans("أبجدঅবডঢ", "ABCDABCD")
+"""Full-width characters to ASCII, and the letters of options in Arabic and Bengali, as in NeMo Gym."""
+_BOX = re.compile(r"\\boxed\s*\{")
+_WRAPPER = re.compile(r"\\(?:text[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|fbox|boldsymbol|underline|emph)\s*\{([^{}]*)\}")
+_MARKUP = re.compile(
+    r"(?<![\w*_`])[*_`]++|(?<![*_`])[*_`]++(?!\w)|[$\"“”]|\\(?:(?:left|right|quad|bf|rm)\b|[()\[\],;!])"
 )
-_AMBIGUOUS = re.compile(r"\b[A-Za-z]\b\s{0,4}(?:,|/|&|\bor\b|\band\b)\s{0,4}\(?\b[A-Za-z]\b", re.IGNORECASE)
-_LEADING = re.compile(r"\(?([A-Za-z])(?:\)|[.:\-]|\s|$)")
+_ANSWER = re.compile(r"answer(?<![^\W_]answer)[*_]{0,3}\s{0,4}:(?:\\\[|[\s*_$]){0,9}(?=\S)", re.IGNORECASE)
+_REJECTED = re.compile(r"\b(?:wrong|incorrect|false|not|other|previous)\W+(?:\w+\W+){0,2}$", re.IGNORECASE)
+_LEAD_IN = re.compile(
+    r"(?:(?:(?:the |my )?(?:final |correct |right |best )?(?:answer|option|choice|letter)"
+    r"(?: is\b|\s?:|(?=\s*\(|\s+[a-z]\b))|it(?: is|'s)\b|i (?:choose|pick|select)\b|final\s?:)\s*){1,2}"
+    r"|[a-z]\s?=\s*(?=[^a-z]*$)",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"(?:[-–•>#]\s+)?[(\[{<【「\s]*([A-Za-z])(?!\w)(.*)", re.DOTALL)
+_END = " \t\n.,;:!?…()[]{}<>\\】」"
+_LABEL = re.compile(
+    r"\s*[:;,)\]}>】」—]|\s*\.(?!\w)|\s+[-–(\[]|[-–](?=\s+\S)|\s+(?:because|since|as|due|which|rather than|instead of"
+    r"|not \(?[A-Z]|is (?:the )?(?:correct|right|best|answer))\b"
+)
+_HEDGE = re.compile(
+    r"\W*(?:or|and|maybe|perhaps|possibly|but|both|wait|actually|[Nn]o,? wait|[Nn]o(?=[,.;]))\b"
+    r"|\W*([A-Za-z])(?!\w|'|-\w\w|\s+(?!or\b|and\b)[a-z])"
+    r"|.*?(?:[,;/|]\s*(?:[Oo]ption )?\(?([A-Z])\s?[:)=]|\b[Aa]nswer(?: is\b|\s?:))",
+    re.DOTALL,
+)
+_QUALIFIER = re.compile(r"not|no|never|neither|nor|except|without|false|wrong|incorrect|or|and|but|than|[b-z]")
+_INSIDE_WORD = re.compile(r"[A-Za-z0-9_'’]|(?<=[ai])\s{1,4}[a-z]{2}")
 
 
 class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice"):
     """1.0 if the chosen letter is the expected letter, otherwise 0.0.
 
     The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. If a pattern is set,
-    its last match is read first: a letter, or the text of an option, is the choice. Otherwise the mode decides.
+    its last match is read first. Otherwise the mode decides what is read:
 
-    strict_single_letter_boxed: a letter alone or before one of `: ) . -` in the last box. lenient_boxed: the same, else
-    the only option whose text is in the box. lenient_answer_colon: after the first "Answer:", a letter or the text of
-    an option. lenient_answer_colon_md: after the last line that starts with "Answer:", with or without Markdown; "A or
-    B" is not an answer. In every mode, a letter followed only by letters of other options, as in A-B-C, is not a
-    choice.
+    strict_single_letter_boxed: the last box. lenient_boxed: the last box, where the text of an option may have words
+    around it. lenient_answer_colon: the line after the first "Answer:", or the box in it. lenient_answer_colon_md: the
+    same after the last "Answer:", or after the row's `template_metadata.answer_prefix`.
+
+    A choice is a letter alone ("B", "(b)", "Option B", `\\textbf{(B)}`), or a letter before the option's text or before
+    a separator and an explanation ("B) Rome", "B, because …"). Except in the strict mode, the whole text of exactly one
+    option also counts. Several letters ("B or C"), the letter of one option with the text of another, and words that
+    begin with a letter ("d-orbital", "a city", "B12") are not choices. An option's text counts only as whole words, and
+    with digits only alone: "1" is not in "21" or "1 million".
 
     Range: 0.0 or 1.0. Component: `multiple_choice`.
     """
@@ -62,7 +86,8 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         str,
         Meta(
             title="Pattern",
-            description="Tried before the mode. Default: `template_metadata.output_regex` of the row.",
+            description="Read before the mode. A letter that begins a word does not count. Case counts unless you "
+            "write (?i). Default: `template_metadata.output_regex` of the row, whose case is ignored.",
             max_length=2_000,
         ),
     ] = ""
@@ -104,19 +129,24 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
 
     def _choose(self, row: TaskRow, text: str, options: Options) -> str | None:
         for pattern in self._patterns(row):
-            last = find_last(pattern, text, re.IGNORECASE)
-            if last is not None and (chosen := match_exactly(last, options)):
+            captured = _last_captured(pattern, text, re.NOFLAG if self.pattern else re.IGNORECASE)
+            if chosen := read_choice(captured, options):
                 return chosen
+            if len(captured) == 1 and captured.isalpha():
+                return None
+        text = _in_latin(text)
         match self._mode(row):
             case "strict_single_letter_boxed":
-                return boxed_letter(text, options)
+                return read_choice(_last_box(text), options, texts=False)
             case "lenient_boxed":
-                return boxed_letter(text, options) or _only_contained(last_boxed(text), options)
+                box = _last_box(text)
+                return read_choice(box, options) or _only_contained(box, options)
             case "lenient_answer_colon":
-                first = _ANSWER.search(text)
-                return match_exactly(first[1], options) if first else None
+                return read_choice(_answer_line(text, first=True), options)
             case "lenient_answer_colon_md":
-                return _last_marked(text, options)
+                prefix = self._metadata(row).get("answer_prefix")
+                chosen = read_choice(_answer_line(text, prefix=str(prefix or "")), options)
+                return chosen or (read_choice(_last_box(text), options, texts=False) if prefix else None)
 
     def _mode(self, row: TaskRow) -> Mode:
         wanted: Mode = self.mode or row.get("grading_mode") or MODES[0]
@@ -124,11 +154,14 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
             raise permanent_error(f"the task row's `grading_mode` is {wanted!r}, not one of {', '.join(MODES)}")
         return wanted
 
+    def _metadata(self, row: TaskRow) -> dict[str, Any]:
+        metadata = row.get("template_metadata")
+        return metadata if isinstance(metadata, dict) else {}
+
     def _patterns(self, row: TaskRow) -> list[str]:
         if self.pattern:
             return [self.pattern]
-        metadata = row.get("template_metadata")
-        given = metadata.get("output_regex") if isinstance(metadata, dict) else None
+        given = self._metadata(row).get("output_regex")
         patterns = [given] if isinstance(given, str) else given or []
         if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
             raise permanent_error("the task row's `template_metadata.output_regex` must be a text or a list of texts")
@@ -152,56 +185,106 @@ def read_options(given: object, field: str) -> Options:
     return options
 
 
-def boxed_letter(text: str, options: Options) -> str | None:
-    """Return the option whose letter is in the last box, alone or before one of `: ) . -`."""
-    box = _TEXT.sub(r"\1", last_boxed(text) or "").strip()
-    match = _LETTER.fullmatch(box)
-    return _unless_hedged(match[1].upper(), box[1:], options) if match and match[1].upper() in options else None
+def read_choice(answer: str, options: Options, *, texts: bool = True) -> str | None:
+    """Return the option that an answer names by its letter or, with `texts`, by its whole text; None if unclear."""
+    plain = _without_markup(answer)
+    lead_in = _LEAD_IN.match(plain)
+    short = plain[lead_in.end() :] if lead_in else plain
+    match = _LETTER.match(short)
+    letter = match[1].upper() if match else ""
+    if short in options or (match and match[1] in options and not match[2].strip(_END)):
+        return letter or short
+    if named := _by_text(plain, options) or (_by_text(short, options) if lead_in else None):
+        return named if texts or named == letter else None
+    return letter if match and letter in options and _is_label(letter, match[2], short, options) else None
 
 
-def _unless_hedged(letter: str, rest: str, options: Options) -> str | None:
-    """Return the letter, or None if only letters of options follow it: A-B-C is not a choice."""
-    words = re.findall(r"\w+", rest)
-    alone = all(word.upper() in options or word.lower() in ("or", "and") for word in words)
-    if any(word.upper() in options for word in words) and alone:
-        return letter if _fold(" ".join(words)) in (_fold(options[letter]), _fold(letter)) else None
-    return letter
+def _is_label(letter: str, rest: str, whole: str, options: Options) -> bool:
+    """Return True if the rest after a letter is empty, the option's text, or an explanation after a separator."""
+    told, own = _fold(rest.strip(_END + "-–—/=|")), _fold(options[letter])
+    if not rest.strip(_END) or told == own or {word.upper() for word in re.findall(r"\w+", rest)} == {letter}:
+        return True
+    others = {_fold(text) for text in options.values()} - {own, ""}
+    folded = _fold(whole)
+    if told in others or any(f"{folded} ".startswith(f"{text} ") or f" {folded} " in f" {text} " for text in others):
+        return False  # As in "E. coli", the text of another option.
+    hedge = _HEDGE.match(rest)
+    named = (hedge[1] or hedge[2]) if hedge else None
+    return bool(_LABEL.match(rest)) and (not hedge or (named is not None and named.upper() not in options))
 
 
-def match_exactly(answer: str | None, options: Options) -> str | None:
-    """Return the option given by its letter alone or its whole text, or None."""
-    plain = _TEXT.sub(r"\1", answer or "").strip()
-    if plain.upper() in options:
-        return plain.upper()
-    return next((letter for letter, text in options.items() if _fold(plain) == _fold(text)), None)
+def _by_text(plain: str, options: Options) -> str | None:
+    """Return the only option with this text, perhaps with its letter in brackets. Case counts only between options."""
+    folded, same = _fold(plain), []
+    for letter, text in options.items():
+        own = _fold(text)
+        if folded and folded in (own, f"{own} ({letter.lower()})"):
+            same.append(letter)
+    if len(same) > 1:
+        same = [letter for letter in same if plain == _without_markup(options[letter])]
+    return same[0] if len(same) == 1 else None
 
 
-def match_option(answer: str, options: Options) -> str | None:
-    """Return the option of an answer, or None.
-
-    The answer may also begin with the letter, with other text after it and Markdown around.
-    """
-    plain = answer.strip().strip("*_`").strip()
-    if exact := match_exactly(plain, options):
-        return exact
-    match = _LEADING.match(plain)
-    if not match or match[1].upper() not in options:
+def _only_contained(box: str, options: Options) -> str | None:
+    """Return the only option whose text is in the box, among words that do not qualify it. Numbers do not count."""
+    plain = _without_markup(box)
+    label = _LETTER.match(plain)
+    if label and label[1].upper() in options and _LABEL.match(label[2]):
         return None
-    return _unless_hedged(match[1].upper(), plain[match.end() :], options)
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.lower().split())
-
-
-def _only_contained(box: str | None, options: Options) -> str | None:
-    held = _fold(_TEXT.sub(r"\1", box or ""))
-    found = [letter for letter, text in options.items() if _fold(text) and _fold(text) in held]
+    held = f" {_words(plain)} "
+    texts = {letter: f" {_words(text)} " for letter, text in options.items()}
+    found = [letter for letter, text in texts.items() if text.strip() and text in held]
+    around = held.replace(texts[found[0]], " ").split() if found else []
+    if around and re.search(r"\d", texts[found[0]]):
+        return None
+    if any(not word.isalpha() or _QUALIFIER.fullmatch(word) for word in around):
+        return None
     return found[0] if len(found) == 1 else None
 
 
-def _last_marked(text: str, options: Options) -> str | None:
-    marked = _ANSWER_MARKED.findall(text)
-    if not marked or _AMBIGUOUS.search(marked[-1]):
-        return None
-    return match_option(marked[-1], options)
+def _last_captured(pattern: str, text: str, flags: re.RegexFlag) -> str:
+    """Return the last match or its first group, without letters that begin a word, as in "the answer is increasing"."""
+    for match in reversed(list(re.finditer(pattern, text, flags))):
+        group = 1 if match.re.groups else 0
+        found = _in_latin(match[group] or "").strip()
+        if len(found) != 1 or not _INSIDE_WORD.match(text, match.end(group)):
+            return found
+    return ""
+
+
+def _last_box(text: str) -> str:
+    """Return the content of the last box; an empty text if there is none, or if it does not end."""
+    *before, inside = _BOX.split(text)
+    return last_boxed(f"\\boxed{{{inside}") or "" if before else ""
+
+
+def _answer_line(text: str, *, first: bool = False, prefix: str = "") -> str:
+    """Return the line after the first or last "Answer:" or prefix, or the box in it. "Wrong answer:" does not count."""
+    own = [re.compile(re.escape(_in_latin(prefix)) + r"[\s*_]{0,9}", re.IGNORECASE)] if prefix else []
+    matches = [match for marker in (_ANSWER, *own) for match in marker.finditer(text)]
+    ends = [one.end() for one in matches if not _REJECTED.search(text[max(0, one.start() - 60) : one.start()])]
+    if not ends:
+        return ""
+    after = text[min(ends) if first else max(ends) :]
+    line = after.partition("\n")[0]
+    return _last_box(line) or ("\\boxed" in line and _last_box(after)) or line
+
+
+def _without_markup(text: str) -> str:
+    plain = _in_latin(text)
+    for _ in range(3 if "\\" in plain else 0):  # Wrappers may be in wrappers.
+        plain = _WRAPPER.sub(r"\1", plain)
+    plain = (_MARKUP.sub("", plain) if any(map(plain.__contains__, '*_`$"“”\\')) else plain).strip()
+    return plain[1:-1].strip() if len(plain) > 2 and plain[0] in "'‘" and plain[-1] in "'’" else plain
+
+
+def _in_latin(text: str) -> str:
+    return text if text.isascii() else text.translate(_LATIN)
+
+
+def _fold(text: str) -> str:
+    return " ".join(_without_markup(text).lower().split()).removesuffix(".")
+
+
+def _words(text: str) -> str:
+    return " ".join(word.strip(_END) for word in _fold(text).split())
