@@ -229,31 +229,32 @@ class McpConnection:
     async def list_tools(self) -> list[Tool]:
         """Return the tools, with names that are valid for all model endpoints. Raises EnvironmentFault or TimedOut.
 
-        Listed again, a tool keeps its name.
+        Listed again, a tool keeps its name. A tool that is listed twice counts once, because some servers send the same
+        page again and again.
         """
-        tools: list[Tool] = []
+        tools: dict[str, Tool] = {}
         names = dict(self._names or {})
         before = {known: name for name, known in names.items()}
-        cursor: str | None = None
-        for _ in range(_MAX_PAGES):
-            page = await self._ask(methodcaller("list_tools", cursor=cursor))
+        cursors: list[str | None] = [None]
+        while len(cursors) <= _MAX_PAGES:
+            page = await self._ask(methodcaller("list_tools", cursor=cursors[-1]))
             for tool in page.tools:
-                name = before.pop(tool.name, "") or usual_name(tool.name, names)
+                if tool.name in tools:
+                    continue
+                name = before.get(tool.name) or usual_name(tool.name, names)
                 names[name] = tool.name
-                tools.append(
-                    {
-                        "type": "function",
-                        "name": name,
-                        "description": tool.description or tool.title or "",
-                        "parameters": tool.input_schema or {"type": "object", "properties": {}},
-                        "strict": False,
-                    }
-                )
-            cursor = page.next_cursor
-            if not cursor:
+                tools[tool.name] = {
+                    "type": "function",
+                    "name": name,
+                    "description": tool.description or tool.title or "",
+                    "parameters": tool.input_schema or {"type": "object", "properties": {}},
+                    "strict": False,
+                }
+            if not page.next_cursor or page.next_cursor in cursors:
                 break
+            cursors.append(page.next_cursor)
         self._names = names
-        return tools
+        return list(tools.values())
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         """Call a tool. An error of the tool is an output. Raises EnvironmentFault if the server is unreachable."""

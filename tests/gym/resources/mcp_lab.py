@@ -99,7 +99,21 @@ async def grow(context: Context) -> str:
     return "there are more tools now"
 
 
+def repeat_pages():
+    """List all tools on each page, twice, with a cursor that never changes."""
+    server = lab._lowlevel_server
+    listed = server.get_request_handler("tools/list")
+
+    async def handle(context, params):
+        page = await listed.handler(context, params)
+        return page.model_copy(update={"tools": [*page.tools, *page.tools], "next_cursor": "again"})
+
+    server.add_request_handler("tools/list", listed.params_type, handle)
+
+
 if __name__ == "__main__":
+    if "repeat" in sys.argv:
+        repeat_pages()
     if sys.argv[1] == "stdio":
         lab.run("stdio")
     else:

@@ -136,6 +136,17 @@ def test_an_oversized_http_reply_is_a_tool_error(url, monkeypatch):
     assert set(observed) == {"ok"}
 
 
+def test_a_server_that_repeats_its_pages_has_each_tool_once(way):
+    async def names(session):
+        return [tool["name"] for tool in await session.list_tools()]
+
+    expected = in_session(names, **way)
+    repeating = {"command": Command([sys.executable, str(LAB), "stdio", "repeat"])}
+    assert in_session(names, **repeating) == expected
+    assert len(expected) == len(set(expected))
+    assert in_session(calling("add", {"a": 2, "b": 3}), **repeating) == ToolOutput(text="5")
+
+
 def test_a_call_without_a_list_before_it_knows_the_names_all_the_same(way):
     async def run(server):
         session = await server.seed_session({"responses_create_params": {"input": "hi", "tools": []}}, seed=1)
