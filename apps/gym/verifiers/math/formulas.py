@@ -21,7 +21,7 @@ _CHARACTERS = str.maketrans({
 })  # fmt: skip
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\w+))")
 _LAYOUT = re.compile(
-    r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|q?quad|mathrm(?=\{[a-zA-Z]\}))(?![a-zA-Z])|(?<!\\)\\[,;:! ]|~"
+    r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|q?quad|mathrm(?=\{d\}))(?![a-zA-Z])|(?<!\\)\\[,;:! ]|~"
 )
 _SPELLINGS = {r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne",
               r"\varnothing": r"\emptyset", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\pmod": r"\pmod"}  # fmt: skip
@@ -32,7 +32,7 @@ _NARROW = re.compile(r"\\!\s*")
 _REPEATING = re.compile(r"(\d{0,30})\.(\d{0,30})\\overline\{(\d{1,30})\}")
 _DEGREES = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?(\d{1,9}(?:\.\d{1,9})?)\s*\^\s*\{?\\circ\}?[)}]?")
 _MODULO = re.compile(r"\(\s*\\?b?mod\s*\{?(\w+)\}?\s*\)")
-_CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*([\d.,{}\\ ]*\d)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$")
+_CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*(\d.*)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$", re.DOTALL)
 _CURRENCIES = {"$": "dollars", "€": "euros", "£": "gbp", "¥": "yen"}
 _MULTIPLES = {
     "dozen": "12", "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}",
@@ -41,6 +41,7 @@ _MULTIPLES = {
 _NUMBER_WORD = re.compile(
     rf"(?<=\d)\s*(?:\\(?:text|mathrm|textrm|mbox)\{{)?\s*((?i:{'|'.join(_MULTIPLES)}))s?\s*\}}?(?![a-zA-Z])"
 )
+_AND = re.compile(r"(?<=[\w})\]]),?\s*(?:\\text\{\s*,?\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*(?=[\w\\(\[-])")
 _SPACES_BESIDE_SIGNS = re.compile(r"\s+(?![a-zA-Z])|(?<![a-zA-Z])\s+")
 MAX_FORMULA = 10_000
 """Maximum characters of an expression: more than any answer needs, and few enough for the parser."""
@@ -67,11 +68,13 @@ def read_formula(text: str) -> str:
         text = _SPELLED.sub(lambda match: _SPELLINGS.get(match[0], match[0]), _LAYOUT.sub(" ", text)).strip()
     if not text.endswith(".."):
         text = text.rstrip(" .;,")
+    if text.lstrip(r"-+\$€£¥ ")[:1].isdigit():
+        text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", text)
     text = _MODULO.sub(r"\\pmod{\1}", _CURRENCY.sub(_with_currency, text)).replace(r" \%", r"\%")
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
-    if text[:1].isdigit():
-        text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", text)
+    if not _RELATION.search(text):
+        text = _AND.sub(", ", text)
     return " ".join(text.split())
 
 
@@ -95,12 +98,13 @@ def squeeze(formula: str) -> str:
 
 
 def are_same(expected: str, answer: str) -> bool:
-    """Return True if two formulas are written alike. Of words in `\\text`, the case does not count."""
+    """Return True if two formulas are written alike. A word in `\\text` may begin with another case."""
     wanted, given = squeeze(expected), squeeze(answer)
     if wanted == given:
         return True
-    has_words = r"\text" in expected or r"\text" in answer
-    return has_words and not any(map(str.isdigit, wanted)) and wanted.casefold() == given.casefold()
+    is_word = wanted.isalpha() and wanted[1:].islower() and (len(wanted) > 2 or wanted in ("no", "No"))
+    has_text = r"\text" in expected or r"\text" in answer
+    return has_text and is_word and wanted[1:] == given[1:] and wanted[0].casefold() == given[0].casefold()
 
 
 # Words and units ---------------------------------------------------------------------------------------------------
@@ -156,6 +160,8 @@ _UNITS = {
         "west": "west",
     }.items()
     for name in names.split()
+} | {
+    name: name for name in ("J", "N", "W", "V", "A", "C", "K", "T", "F", "M", "Pa", "kPa", "mol", "eV", "Hz", "kJ", "L")
 }
 _PLAIN_UNIT = re.compile(
     r"(?<=[\d.}])\s+((?:[a-zA-Z]{1,12}(?:\^\{?-?\d\}?)?)(?:\s*[/ ]\s*[a-zA-Z]{1,12}(?:\^\{?-?\d\}?)?){0,2})$"
@@ -165,45 +171,62 @@ _TEXT_UNIT = re.compile(
 )
 
 
+_SYMBOL_UNIT = re.compile(
+    r"\s*\^\s*\{?\\circ\}?(?:\s*(?:\\(?:text|mathrm)\{\s*[CF]\s*\}|[CF]))?$|(?<=[\d}])\s+\\Omega$"
+    r"|(?<=[\d}])\s*\\mu\s*\\(?:text|mathrm)\{[^{}]*\}$"
+    r"|(?<=\d)\s*\\frac\{\\(?:text|mathrm)\{[^{}]*\}\}\{\\(?:text|mathrm)\{[^{}]*\}(?:\^\{?\d\}?)?\}$"
+)
+_CLOSE_UNIT = re.compile(rf"(?<=[\d}}])({'|'.join(sorted(_UNITS, key=len, reverse=True))})$")
+_TEXT_WITH_POWER = re.compile(
+    r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mbox)\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)?)\}(\^\{?-?\d\}?)?"
+)
+_CALCULATING = frozenset(
+    {"more", "less", "least", "most", "lakh", "crore", "third", "half", "halve", "tenth", "hundredth"}
+    | {"squared", "cubed", "factorial", "wrong", "not", "dozen"}
+)
+
+
 def split_unit(formula: str) -> tuple[str, str]:
-    """Return a formula without the unit at its end, and the unit in its usual form; empty without a known unit."""
+    """Return a formula without the unit at its end, and the unit; empty without a known unit."""
     if not (formula[-1:].isalpha() or formula.endswith("}") or "^" in formula):
         return formula, ""
-    if formula.endswith(r"^\circ") or formula.endswith(r"^{\circ}"):
-        return formula.rpartition("^")[0].strip(), "degree"
-    found = _TEXT_UNIT.search(formula)
-    words = f"{found[1]}{found[2]}{'/' + found[3] if found[3] else ''}" if found else ""
-    if not found and (found := _PLAIN_UNIT.search(formula)):
-        words = found[1]
-    unit = _read_unit(words) if found else ""
-    return (formula[: found.start()].strip(), unit) if found and unit else (formula, "")
+    if (found := _SYMBOL_UNIT.search(formula)) and found.start():
+        return formula[: found.start()].strip(), found[0].strip()
+    found = _TEXT_UNIT.search(formula) or _PLAIN_UNIT.search(formula)
+    if found:
+        words = "/".join(filter(None, found.groups()))
+        parts = [part for part in re.split(r"[\s/]+|\bper\b", _usual_powers(words)) if part]
+        if parts and all(_lookup(part.partition("^")[0]) for part in parts):
+            return formula[: found.start()].strip(), words
+    return formula, ""
 
 
-def _read_unit(words: str) -> str:
-    """Return km/h for "kilometers per hour", cm^2 for "square cm"; empty for other words."""
-    words = re.sub(r"\b(?:square|sq)\.? ([a-z]+)", r"\1^2", words.strip().lower())
-    words = re.sub(r"\bcubic ([a-z]+)", r"\1^3", words)
-    parts = re.split(r"\s*(?:/|\bper\b|\s)\s*", re.sub(r"[{}.]", "", words))
-    known = []
-    for part in parts:
-        name, _, power = part.partition("^")
-        if name not in _UNITS:
-            return ""
-        known.append(_UNITS[name] + (f"^{power}" if power else ""))
-    return "/".join(known)
+def _usual_powers(words: str) -> str:
+    """Return cm^2 for "square cm", without dots and braces."""
+    words = re.sub(r"\b(?:square|sq)\.? ([a-z]+)", r"\1^2", words.strip())
+    return re.sub(r"[{}.$~]", "", re.sub(r"\bcubic ([a-z]+)", r"\1^3", words))
+
+
+def _lookup(name: str) -> str:
+    """Return the usual form of a unit; empty if it is unknown. The case of short units counts: mW is not MW."""
+    return _UNITS.get(name) or (_UNITS.get(name.lower(), "") if len(name) > 3 or name in ("AM", "PM") else "")
 
 
 # Differences -------------------------------------------------------------------------------------------------------
 
 _NAME = re.compile(
-    r"(?:\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?[a-zA-Z]{1,3}|\\[a-zA-Z]+(?:\{\w+\})?)"
+    r"(?:\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?(?:[a-zA-Z]|[A-Z]{2,3})|\\[a-zA-Z]+(?:\{\w+\})?)"
     r"(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
 )
 _MEMBER = re.compile(r"^[a-zA-Z]\s*\\in(?![a-zA-Z])\s*(?=[(\[{]|\\\{|\\mathbb)")
 EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
 _OUTSIDE = re.compile(rf"[\[\](){{}},]|{EQUALS.pattern}")
+_COMPOUND = re.compile(r"\d\s*(?:\\text\{[^{}]*\}|[a-z]{2,})\s*\d")
+_PROGRAM = re.compile(r"0[xXbBoO]\w+")
 _LITERAL = re.compile(r"\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}")
 _DATE = re.compile(r"\d+(?:[-/:]\d+){2,}")
+_VECTOR = re.compile(r"\\(?:vec|nabla|mathbf|boldsymbol)(?![a-z])")
+_PRODUCT = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _PRIME = re.compile(r"'|\\prime(?![a-z])|\^\{?(?:T|\\top)(?![a-z])")
 _BASE = re.compile(r"(\w+?)_\{?(\d+)\}?")
 _RELATION = re.compile(r"\\(?:le|ge|ne|equiv|in|notin|subset|subseteq)(?![a-z])|[<>]")
@@ -251,6 +274,7 @@ def _differ_in_case(expected: str, answer: str) -> bool:
 
 def _letters(formula: str) -> set[str]:
     """Return the letters of a formula, and the names of its commands, such as Greek letters."""
+    formula = found[1] if (found := _TEXT.fullmatch(formula)) else formula
     bare = re.sub(r"(?<=\d)[eE](?=[+-]?\d)", "", _TEXT.sub(" ", without_name(split_unit(formula)[0])))
     return {*_COMMAND.findall(bare), *filter(str.isalpha, _COMMAND.sub(" ", bare))}
 
@@ -263,8 +287,9 @@ def _differ_in_relations(expected: str, answer: str) -> bool:
 
 
 def _differ_as_literals(expected: str, answer: str) -> bool:
-    """A date, a time, a score or a ratio is no calculation."""
+    """A date, a time, a score or a ratio is no calculation, and 5 ft 3 in and 0xFF are no products."""
     is_literal = _LITERAL.fullmatch(expected) or _DATE.fullmatch(answer)
+    is_literal = is_literal or any(_COMPOUND.search(one) or _PROGRAM.fullmatch(one) for one in (expected, answer))
     return bool(is_literal) and squeeze(expected) != squeeze(answer)
 
 
@@ -276,13 +301,14 @@ def _differ_in_order_of_letters(expected: str, answer: str) -> bool:
 
 
 def _differ_in_bases(expected: str, answer: str) -> bool:
-    """A number without a base has the base of the question."""
+    """An answer without a base has the base of the question."""
     wanted, given = (_BASE.fullmatch(text) for text in (expected, answer))
     if not wanted and not given:
         return False
     number, base = wanted.groups() if wanted else (expected, None)
     other, other_base = given.groups() if given else (answer, None)
-    return number != other or (None not in (base, other_base) and base != other_base)
+    # An expected number without a base is decimal.
+    return number != other or (base is None and given is not None) or (other_base is not None and base != other_base)
 
 
 def _differ_in_differentials(expected: str, answer: str) -> bool:
@@ -323,14 +349,45 @@ def _groups(formula: str) -> Counter[str]:
             if opened:
                 start, has_comma = opened.pop()
                 found.update([start + sign] if has_comma and start not in ("{", r"\{") else [])
+                is_nested = start in ("[", r"\{") and any(one[0] in ("[", r"\{") for one in opened)
+                found.update(["nested"] if is_nested else [])
         elif sign[-1] in "[({":
             opened.append([sign, False])
     return found
 
 
-def _differ_in_units(expected: str, answer: str) -> bool:
-    wanted, given = split_unit(expected)[1], split_unit(answer)[1]
-    return bool(wanted and given) and wanted != given
+def _differ_in_products(expected: str, answer: str) -> bool:
+    """Vectors have two products, and the order of the factors counts in one of them."""
+    if not _VECTOR.search(expected + answer):
+        return False
+    wanted, given = (_PRODUCT.findall(text) for text in (expected, answer))
+    return wanted != given or (r"\times" in wanted and squeeze(expected) != squeeze(answer))
+
+
+def _differ_in_words(expected: str, answer: str) -> bool:
+    """Units and other words: one side may have more of them, or none, but not other ones or another order."""
+    wanted, given = _words(expected), _words(answer)
+    if not wanted or not given:
+        return not _CALCULATING.isdisjoint([*wanted, *given])
+    if sorted(wanted) == sorted(given):
+        return wanted != given
+    return not (set(wanted) <= set(given) or set(given) <= set(wanted))
+
+
+def _words(formula: str) -> list[str]:
+    """Return the words in `\\text` and the unit at the end, each unit in its usual form."""
+    formula = re.sub(r"\^\s*\{?\\circ\}?", r"\\text{ degree }", formula)
+    parts = [f"{found[1]}{found[2] or ''}" for found in _TEXT_WITH_POWER.finditer(formula)]
+    if found := _PLAIN_UNIT.search(formula) or _CLOSE_UNIT.search(formula):
+        parts.append(found[1])
+    words = re.sub(r"\s*(?:/|\bper\b)\s*", " /", _usual_powers(" ".join(parts)))
+    return [_usual(word) for word in re.split(r"[\s·,;:]+|\\[,; ]", words) if word not in ("", "/")]
+
+
+def _usual(word: str) -> str:
+    name, _, power = word.removeprefix("/").partition("^")
+    name = _lookup(name) or (name.lower().removesuffix("s") if len(name) > 3 else name)
+    return "/" * word.startswith("/") + (f"{name}^{power}" if power else name)
 
 
 _DIFFERENCES: dict[str, Callable[[str, str], bool]] = {
@@ -342,8 +399,25 @@ _DIFFERENCES: dict[str, Callable[[str, str], bool]] = {
     "a derivative": _differ_in_differentials,
     "a prime or a transpose": _differ_in_primes,
     "the kind of brackets or the number of values": _differ_in_brackets,
-    "the unit": _differ_in_units,
+    "the unit or another word": _differ_in_words,
+    "the product of vectors": _differ_in_products,
 }
+
+
+def can_be_equal(expected: Any, answer: Any) -> bool:
+    """Return False if only one of two values of SymPy is an equation, other than a name or a sum of names = a value.
+
+    math-verify compares the right side of the equation: x^2 - 5x + 6 = 0 would be 0.
+    """
+    from sympy import Abs, Add, Eq, Symbol
+
+    if not isinstance(expected, Eq) and not isinstance(answer, Eq):
+        return True
+    if isinstance(expected, Eq):
+        return isinstance(answer, Eq) and answer.lhs != answer.rhs
+    left = answer.lhs
+    is_sum = isinstance(left, Add) and all(isinstance(one, Symbol) for one in left.args)
+    return is_sum or isinstance(left, Symbol | Abs) or not left.free_symbols
 
 
 def are_close(expected: Any, answer: Any, tolerance: float) -> bool:
@@ -351,7 +425,7 @@ def are_close(expected: Any, answer: Any, tolerance: float) -> bool:
 
     math-verify rounds to decimals, so it calls all very small numbers equal. Values without numbers are close.
     """
-    from sympy import Eq, FiniteSet, Interval, MatrixBase, Tuple, UnevaluatedExpr
+    from sympy import Eq, FiniteSet, Float, Interval, MatrixBase, Tuple, UnevaluatedExpr
 
     if isinstance(expected, Eq) and isinstance(answer, Eq) and expected.lhs != answer.lhs:
         return True
@@ -365,6 +439,8 @@ def are_close(expected: Any, answer: Any, tolerance: float) -> bool:
         return all(are_close(one, other, tolerance) for one, other in pairs)
     if not all(getattr(one, "is_number", False) for one in (expected, answer)):
         return True
+    if all(one.is_rational and not one.has(Float, UnevaluatedExpr) for one in (expected, answer)):
+        return bool(expected.doit() == answer.doit())
     # math-verify reads 50 % as 50 or 0.5, and marks the hundredth.
     is_percent = [one.has(UnevaluatedExpr) for one in (expected, answer)]
     wanted, given = (one.doit().evalf() for one in (expected, answer))

@@ -18,6 +18,7 @@ from apps.gym.verifiers.math.formulas import (
     MAX_FORMULA,
     are_close,
     are_same,
+    can_be_equal,
     find_difference,
     read_formula,
     split_equation,
@@ -113,13 +114,13 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         if is_formula:
             expected, answer = _without_equal_sides(expected, answer)
             if expected.endswith(r"\%") != answer.endswith(r"\%"):
-                bare = self._compare(expected.removesuffix(r"\%"), answer.removesuffix(r"\%"), is_formula)
-                if not bare[0]:
-                    return bare
+                bare = [one.removesuffix(r"\%") for one in (expected, answer)]
+                if not any(one.endswith(r"\%") for one in bare) and not (found := self._compare(*bare, is_formula))[0]:
+                    return found
         mine = _parse(split_unit(expected)[0])
         given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
         is_text = all(isinstance(one, str) for one in mine)
-        if not mine or not given or not self._equal(mine, given):
+        if not mine or not given or not can_be_equal(mine[0], given[0]) or not self._equal(mine, given):
             return "value", is_text
         # In a sentence, the formula that was found in it.
         found = answer if is_formula else read_formula(str(given[-1]))
