@@ -14,13 +14,13 @@ _BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)
 # Possessive, so that long runs of white space take linear time.
 _FINAL_ANSWER = re.compile(r"final answer\**(?:\s++is)?(?:\s*+[:：]|(?<=is))\s*+(\S.*)", re.IGNORECASE)
 _LABEL = re.compile(
-    r"[*_#]{0,3}\s?(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?answer"
+    r"[*_#]{0,3}\s?(?:(?:so|thus|hence|therefore),? )?(?:the |my )?(?:final |correct )?answer"
     r"(?:\*{0,2} ?[:：]\*{0,2}|\s++is\b ?[:：]?)\s*+(?=\S)",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"```[\w+-]*\n(?P<content>.*)\n```", re.DOTALL)
-_WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_EMPHASIS = re.compile(r"(\*\*|__|\*|`)(?P<inner>[^*_`]+)\1")
+_WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathbf|mbox|boldsymbol|underline)\s*\{([^{}]*)\}")
+_EMPHASIS = re.compile(r"(\*{1,3}|__|`{1,3})(?P<inner>[^*_`]+)\1[.!]?")
 _BARE_BOX = re.compile(r"\\boxed\s*+([\w.+-]++)")
 _DISPLAYS = [(r"\[", r"\]"), ("$$", "$$")]
 _DISPLAYS += [
@@ -53,7 +53,10 @@ def last_boxed(text: str) -> str | None:
     if "\\boxed" not in text:
         return None
     if spans := list(find_boxes(text, _BRACES)):
-        return text[slice(*spans[-1])].strip()
+        # An empty box after the answer says nothing.
+        found = [inner for span in spans if (inner := text[slice(*span)].strip())]
+        last = found[-1] if found else ""
+        return last_boxed(last) if last.startswith("\\boxed{") and last.endswith("}") else last
     bare = _BARE_BOX.findall(text)
     return bare[-1].rstrip(".") if bare else None
 

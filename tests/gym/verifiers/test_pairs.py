@@ -3,7 +3,7 @@ import pytest
 from tests.gym.verifiers.cases import reward_of
 from tests.gym.verifiers.pairs import read_pairs
 
-VERIFIERS = ("exact_match", "math", "numeric")
+VERIFIERS = ("exact_match", "math", "numeric", "string_match")
 
 
 @pytest.mark.parametrize(

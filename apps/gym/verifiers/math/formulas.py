@@ -288,9 +288,10 @@ def _differ_in_relations(expected: str, answer: str) -> bool:
 
 def _differ_as_literals(expected: str, answer: str) -> bool:
     """A date, a time, a score or a ratio is no calculation, and 5 ft 3 in and 0xFF are no products."""
-    is_literal = _LITERAL.fullmatch(expected) or _DATE.fullmatch(answer)
-    is_literal = is_literal or any(_COMPOUND.search(one) or _PROGRAM.fullmatch(one) for one in (expected, answer))
-    return bool(is_literal) and squeeze(expected) != squeeze(answer)
+    is_literal = bool(_LITERAL.fullmatch(expected) or _DATE.fullmatch(answer)) or any(
+        _COMPOUND.search(one) or _PROGRAM.fullmatch(one) for one in (expected, answer)
+    )
+    return is_literal and squeeze(expected) != squeeze(answer)
 
 
 def _differ_in_order_of_letters(expected: str, answer: str) -> bool:

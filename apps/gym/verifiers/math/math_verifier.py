@@ -26,6 +26,7 @@ from apps.gym.verifiers.math.formulas import (
     squeeze,
     without_name,
 )
+from apps.gym.verifiers.math.numeric import is_hedged
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward
 
 _MOST_SIDES = 20
@@ -48,8 +49,9 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     last box, otherwise the display formula at the end, otherwise the last line.
 
     Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
-    brackets, a derivative, a prime, or the unit. Dates, times, scores and words are texts. A unit or a currency may be
-    missing on one side.
+    brackets, a derivative, a prime, the unit or another word. Dates, times, scores and words are texts. A unit or a
+    currency may be missing on one side. An equation is no number, unless its left side is a name or a sum of names. The
+    order of factors does not count, even of matrices.
 
     Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
     fails with `verifier_timeout` and has no reward, or is wrong with `too_slow: wrong`.
@@ -114,13 +116,18 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         if is_formula:
             expected, answer = _without_equal_sides(expected, answer)
             if expected.endswith(r"\%") != answer.endswith(r"\%"):
-                bare = [one.removesuffix(r"\%") for one in (expected, answer)]
-                if not any(one.endswith(r"\%") for one in bare) and not (found := self._compare(*bare, is_formula))[0]:
-                    return found
+                bare, other = expected.removesuffix(r"\%"), answer.removesuffix(r"\%")
+                if not (bare + other).endswith(r"\%") and not bare.endswith(r"\%"):
+                    without = self._compare(bare, other, is_formula)
+                    if not without[0]:
+                        return without
         mine = _parse(split_unit(expected)[0])
         given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
         is_text = all(isinstance(one, str) for one in mine)
         if not mine or not given or not can_be_equal(mine[0], given[0]) or not self._equal(mine, given):
+            return "value", is_text
+        at = -1 if is_formula else answer.rfind(str(given[-1]))
+        if at >= 0 and is_hedged(answer, at, at + len(str(given[-1]))):
             return "value", is_text
         # In a sentence, the formula that was found in it.
         found = answer if is_formula else read_formula(str(given[-1]))

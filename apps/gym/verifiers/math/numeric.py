@@ -32,11 +32,24 @@ _WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
 _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 # Not inside a word or another number: the 2 of "x2" and the tail of an overlong number are not answers.
 _ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:]){_NUMBER}(?![\w/^]|[.,:-]\d)")
-_RANGE = re.compile(r"(?:\d[\w.,%€£°]{0,20} ?(?:to|or)|\bbetween [^.]{1,40} and) ?$")
+_RANGE = re.compile(
+    r"(?:\d[\w.,%€£°]{0,20}(?: [a-z]{1,15})? ?(?:to|or)|\bbetween [^.]{1,40} and|\b(?:negative|not|log|ln|sqrt)"
+    r"|[<>≤≥≠√×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
+)
+_FOLLOWED = re.compile(
+    r" ?(?:hundred|thousand|[mbtr]illion|bn\b|dozen|lakh|crore|quadrillion|factorial|k\b|squared|cubed)", re.IGNORECASE
+)
 _LONGEST_RANGE = 80
 # Written as numbers with an exponent or as fractions, which the pattern of numbers reads.
 _WORD = re.compile(rf"(?<=\d) ?({'|'.join(_WORDS)})s?\b", re.IGNORECASE)
-_TIMES_TEN = re.compile(r"(?<=\d) ?(?:[×·*]|\\times|\\cdot) ?10\^\{?([+-]?\d{1,3})\}?")
+_MARKUP = [
+    *((sign, "") for sign in ("\\left", "\\right", "\\!", "\\(", "\\)", "\\[", "\\]")),
+    *((space, " ") for space in ("\\$", "\\,", "\\;", "\\ ")),
+    *((command, "") for command in ("\\text", "\\mathrm", "\\mathbf", "\\boldsymbol")),
+]
+_BOLD = re.compile(r"(?<![\w*])\*{1,3}(?=[\w\\(-])|(?<=[\w)%.}])\*{1,3}(?!\s*[\w*(])")
+_TIMES_TEN = re.compile(r"(?<=\d) ?(?:[×·*x]|times|\\times|\\cdot) ?10\^\{?([+-]?\d{1,3})\}?")
+_PERCENT = re.compile(r"(?<=\d) ?per ?cent\b", re.IGNORECASE)
 _POWER = re.compile(r"(?<![\w.,^{])(\d{1,30})\^\{?(\d{1,2})\}?(?![\d^])")
 _MIXED = re.compile(r"(?<![\d.,/] )(?<![\w.,/])(\d{1,60}) (\d{1,60})/(\d{1,60})(?![\w/])")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
@@ -46,8 +59,8 @@ _MAX_ANSWER = 1_000
 # common variable names; words that imply a calculation are not units.
 _LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\approx|≈|~)? ?")
 _CALCULATES = (
-    "and|bn|cubed|divided|dozens?|e|hundreds?|i|minus|mn|mod|or|over|pi|plus|sqrt|squared|thousands?|times|to"
-    "|[mbtr]illions?"
+    "and|bn|cos|crore|cubed|divided|dozens?|e|factorial|half|halves|hundred(?:th)?s?|i|lakh|ln|log|minus|mn|mod|or|over"
+    "|percent|pi|plus|quadrillion|sin|sqrt|squared|tan|tenths?|thirds?|thousand(?:th)?s?|times|to|[mbtr]illions?"
 )
 _UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
 _MEASURED = re.compile(
@@ -84,7 +97,10 @@ def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> 
         return abs(answer - expected) <= tolerance
     if answer.denominator == expected.denominator == 1:
         return answer == expected
-    return abs(answer - expected) <= RELATIVE_TOLERANCE * abs(expected)
+    # Near a large integer, other numbers may not differ by more than near 1.
+    is_near_integer = 1 in (answer.denominator, expected.denominator) and abs(expected) > 1
+    scale = Fraction(1) if is_near_integer else abs(expected)
+    return abs(answer - expected) <= RELATIVE_TOLERANCE * scale
 
 
 def parse_number(text: str) -> Number | None:
@@ -110,22 +126,33 @@ def last_number(text: str) -> Number | None:
     plain = _plain(text)
     whole = _WHOLE.fullmatch(plain)
     matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
-    if not matches or _RANGE.search(plain[max(0, matches[-1].start() - _LONGEST_RANGE) : matches[-1].start()]):
-        return None
-    return _from_match(matches[-1])
+    return None if not matches or is_hedged(plain, *matches[-1].span()) else _from_match(matches[-1])
+
+
+def is_hedged(text: str, start: int, end: int) -> bool:
+    """Return True if the number at this place ends a range or a choice, or is only a part of a calculation."""
+    before = text[max(0, start - _LONGEST_RANGE) : start]
+    is_operand = text[start : start + 1] in ("+", "-") and before.rstrip()[-1:].isdigit()
+    return is_operand or bool(_RANGE.search(before) or _FOLLOWED.match(text, end))
 
 
 def _plain(text: str) -> str:
     text = plain_characters(text).replace("÷", "/")
     text = _LATEX_FRACTION.sub(r" \1\2/\3\4 ", text).replace("{,}", ",")
-    for markup in ("\\left", "\\right", "\\,", "\\!", "\\$", "*", "$", "\\(", "\\)", "\\[", "\\]"):
-        text = text.replace(markup, "")
+    if "\\" in text:
+        for markup, instead in _MARKUP:
+            text = text.replace(markup, instead)
+    text = text.replace("$", " ").replace("~", " ")
+    if "*" in text:
+        text = _BOLD.sub("", text)
     # Single spaces keep the patterns linear.
     text = " ".join(text.split())
     if "^" in text:
         text = _POWER.sub(lambda found: str(int(found[1]) ** int(found[2])), _TIMES_TEN.sub(r"e\1", text))
     if "/" in text:
         text = _MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
+    if "cent" in text:
+        text = _PERCENT.sub("%", text)
     text = _WORD.sub(lambda found: f"e{_WORDS[found[1].lower()]}", text)
     spaced = _SPACED_THOUSANDS.match(text)
     return text[: spaced.end()].replace(" ", "") + text[spaced.end() :] if spaced else text

@@ -14,6 +14,7 @@ from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
 from apps.gym.verifiers.protocol import AnswerVerifier, Extraction, answer_reward
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
+_ESCAPED = re.compile(r"\\([%$&#_{}])")
 _TRAILING = ".!?,;:。！？"
 
 
@@ -24,7 +25,8 @@ def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> 
 
     A text of only punctuation is unchanged, so that "?" can be an answer.
     """
-    text = " ".join(plain_characters(text).split())
+    text = plain_characters(text)
+    text = " ".join((_ESCAPED.sub(r"\1", text) if "\\" in text else text).split())
     for _ in range(4 if peel else 0):
         text = _peel(text) or text
     return text if case_sensitive else unicodedata.normalize("NFKC", text.casefold())
@@ -101,7 +103,7 @@ SOFT = 0.98
 """The reward of a number that is close to the expected one, and the threshold: (1 − relative error)² must be above it.
 """
 
-_ANSWER = re.compile(r"answer\s{0,20}[:：]\s{0,20}(\S.*)", re.IGNORECASE)
+_ANSWER = re.compile(r"answer[*_]{0,3}\s{0,20}[:：][\s*_]{0,20}(\S.*)", re.IGNORECASE)
 _BOX = re.compile(r"(?P<box>\\boxed\{)|[{}]")
 _WRAPPERS = r"\\(?:boxed|text|textbf|textit|texttt|mathrm|mathbf|mathit|mathsf|mathbb|mathcal|emph|url)\{"
 _BRACES = re.compile(rf"(?P<command>{_WRAPPERS})|[{{}}]")
@@ -166,7 +168,7 @@ def _extract(text: str, mode: ExtractionMode) -> str | None:
     if mode == "full_response":
         return text or None
     found = _ANSWER.findall(text) if mode == "final_answer" else []
-    return found[-1].strip().rstrip(".").strip() if found else _last_box(text)
+    return found[-1].strip().rstrip(".").strip().strip("*").rstrip(".") if found else _last_box(text)
 
 
 def _last_box(text: str) -> str | None:
@@ -184,7 +186,7 @@ def _last_box(text: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text)
+    text = plain_characters(text)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]
     text = text.lower()
