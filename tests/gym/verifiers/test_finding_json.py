@@ -75,3 +75,27 @@ def test_broken_json_encloses_its_values_and_prose_does_not(text, found):
 def test_json_is_sought_in_linear_time(part):
     with cpu_deadline():
         find_json(part * 200_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{person: %s, 'x': 2}",
+        "{'a': %s}",
+        "{`x`: %s}",
+        "{“x”: %s}",
+        "{1: %s}",
+        '{"x" => %s}',
+        '{\n /* c */ "x": %s}',
+        '<json>{\n  // c\n "p": %s\n}',
+        "```json\n{p: %s}\n```",
+        '{"a" => %s',
+    ],
+)
+def test_a_value_inside_json_of_another_language_is_not_found(text):
+    assert find_json(text % '{"name": "A"}', None) is None
+
+
+@pytest.mark.parametrize("text", ["so {see below} %s", r"\boxed{%s}", "the set {0, 1} and %s", "[x notation. %s"])
+def test_a_value_beside_brackets_of_prose_is_found(text):
+    assert find_json(text % '{"name": "A"}', None) == {"name": "A"}

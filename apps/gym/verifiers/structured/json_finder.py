@@ -13,11 +13,17 @@ _MAX_FAILED = 5_000
 """Maximum brackets that start no JSON: each error of the json module counts the lines before it."""
 
 _BRACKET = re.compile(r"[\[{\]}]")
-_START = re.compile(r'\[\s*(?:["{\[\]\d-]|[tfnNI][a-zA-Z]*\s*(?:[,\]]|\Z)|\Z)|\{\s*(?:["}]|\Z)')
+_COMMENT = r"(?:(?://[^\n]*\n|/\*[^*]*\*/)\s*)"
+_OTHER_KEY = rf"{_COMMENT}?(?:[\w$-]{{1,60}}|['`“‘][^'`”’\n]{{0,60}}['`”’])\s*(?:=>|:(?!/))"
+"""A key as other languages write it, perhaps after a comment. Its object is broken JSON."""
+_START = re.compile(
+    r'\[\s*(?:["{\[\]\d-]|[tfnNI][a-zA-Z]*\s*(?:[,\]]|\Z)|\Z)'
+    rf'|\{{\s*(?:["}}]|\Z|{_OTHER_KEY}|{_COMMENT}")'
+)
 _CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0-9a-fA-F]{0,4})?\Z")
 """The rest of a text that ends within a number, a literal or an escape."""
 
-_BEGUN = re.compile(r'[\[\s]*\{\s*"[^"]*"\s*:')
+_BEGUN = re.compile(rf'[\[\s]*\{{\s*(?:"[^"]*"\s*(?::|=>)|{_OTHER_KEY}|{_COMMENT}")')
 """An object with a key: broken JSON, not prose in brackets."""
 
 
