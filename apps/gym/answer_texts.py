@@ -28,6 +28,9 @@ _DISPLAYS += [
     for name in ("equation", "align", "gather", "multline", "displaymath")
     for star in ("", "*")
 ]
+_COURTESY = re.compile(
+    r"I hope|Hope (?:this|that|it)|Let me know|Feel free|If you have|Please let|Is there anything", re.I
+)
 _ROWS = re.compile(r"\\(?:begin|end)\{(?:aligned|gathered|split)\}")
 _WRITTEN_SMALL = re.compile("([⁰¹²³⁴-⁹⁺⁻⁼⁽⁾ⁿⁱ]+)|([₀-₎]+)|([¼-¾⅐-⅞↉])")
 _ASCII = str.maketrans(
@@ -90,8 +93,17 @@ def last_display(text: str) -> str | None:
 
 
 def last_line(text: str) -> str | None:
-    """Return the display formula at the end, otherwise the last line that is not blank; None for an empty text."""
-    return last_display(text) or text.rstrip().rpartition("\n")[2].strip() or None
+    """Return the display formula at the end, otherwise the last line that is not blank; None for an empty text.
+
+    Lines of courtesy ("I hope this helps.") do not count, nor does the fence of a code block.
+    """
+    text = text.rstrip()
+    before, _, line = text.rpartition("\n")
+    if before and _COURTESY.match(line.lstrip()):
+        text = before.rstrip()
+    if text.endswith("```"):
+        text = text[:-3].rstrip()
+    return last_display(text) or text.rpartition("\n")[2].strip() or None
 
 
 def final_answer(text: str) -> str | None:

@@ -125,10 +125,10 @@ LANGUAGE = [
     ("de-CH", GERMAN, 1.0),
     ("nb", NORWEGIAN, 1.0),
     ("nn-NO", NORWEGIAN, 1.0),
-    # Shorter texts have no verdict.
+    # Of shorter texts, only the script counts.
     ("de", "The weather is good.", 1.0),
     ("de", "The weather here is good.", 0.0),
-    ("de", "下午经常下", 1.0),
+    ("de", "下午经常下", 0.0),
     ("de", "下午经常下雨，我们", 0.0),
 ]
 CASES += [("language:response_language", {"language": code}, reply, reward) for code, reply, reward in LANGUAGE]
@@ -265,3 +265,20 @@ def test_no_constraint_takes_long_over_a_long_text(hostile):
             arguments = {need: 3 if need.startswith("n") or "freq" in need else "P.S." for need in constraint.needs}
             with cpu_deadline():
                 assert constraint.follows(text, arguments) in (True, False), name
+
+
+@pytest.mark.parametrize(
+    ("language", "reply", "followed"),
+    [
+        ("de", "Hello there my friend", 1.0),
+        ("ru", "No I cannot do it", 0.0),
+        ("hi", "Yes.", 0.0),
+        ("zh", "The weather", 0.0),
+        ("ru", "Да", 1.0),
+        ("en", "好", 0.0),
+        ("en", "42", 1.0),
+    ],
+)
+def test_the_script_of_a_short_text_must_be_that_of_the_language(language, reply, followed):
+    row = {"instruction_id_list": ["language:response_language"], "kwargs": [{"language": language}]}
+    assert reward_of({"type": "instructions"}, row, reply) == followed

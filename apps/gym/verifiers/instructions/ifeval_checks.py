@@ -6,6 +6,7 @@ Each takes the reply and its arguments, and returns True if the reply follows. E
 import json
 import operator
 import re
+import unicodedata
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ MAX_READ = 20_000
 MIN_LETTERS = 20
 """Minimum letters to detect a language. Of shorter texts, langdetect gets up to half wrong."""
 
+_OTHER_SCRIPTS = frozenset(
+    "ar bg bn el fa gu he hi ja kn ko mk ml mr ne pa ru ta te th uk ur zh zh-cn zh-tw".split()  # noqa: SIM905
+)
+"""Languages that are not written in Latin letters."""
 _CODES = """
 af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt ro ru sk
 sl so sq sv sw ta te th tl tr uk ur vi zh zh-cn zh-tw
@@ -175,8 +180,12 @@ _count(
 
 @_constraint("language:response_language", "language", slow=True)
 def _response_language(reply: str, given: Arguments) -> bool:
-    # As in IFEval, a text without a detectable language does not break the rule.
     found, wanted = detect_language(reply), language_code(given["language"])
+    letters = [letter for letter in reply if letter.isalpha()]
+    if not found and letters:
+        # As in IFEval, a text without a detectable language does not break the rule, but its script may.
+        is_latin = sum("LATIN" in unicodedata.name(letter, "") for letter in letters) * 2 > len(letters)
+        return is_latin == (wanted not in _OTHER_SCRIPTS)
     return found in ("", wanted) or ("zh" in (found, wanted) and found[:2] == wanted[:2])
 
 

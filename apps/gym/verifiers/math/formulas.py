@@ -29,10 +29,13 @@ _SPELLED = re.compile(r"\\[a-zA-Z]+")
 _BOLD = re.compile(r"(\*\*|__|\*)(.+)\1", re.DOTALL)
 _MIXED = re.compile(r"(-?\d{1,60}) (\d{1,60})/(\d{1,60})")
 _NARROW = re.compile(r"\\!\s*")
-_REPEATING = re.compile(r"(\d{0,30})\.(\d{0,30})\\overline\{(\d{1,30})\}")
+_REPEATING = re.compile(r"(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\{?(\d{1,30})\}?")
+_DOTS = re.compile(r"(\d{0,30}\.\d{0,30}?)(\d)\2{2,}(?:\.{3}|…|\s*\\l?dots)$")
 _DEGREES = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?(\d{1,9}(?:\.\d{1,9})?)\s*\^\s*\{?\\circ\}?[)}]?")
 _MODULO = re.compile(r"\(\s*\\?b?mod\s*\{?(\w+)\}?\s*\)")
 _CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*(\d.*)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$", re.DOTALL)
+_MONEY = re.compile(r"(?<=\d)\s*(?:\\(?:text|mathrm)\{\s*)?([KMB])\}?$")
+_LETTERS = {"K": "10^{3}", "M": "10^{6}", "B": "10^{9}"}
 _CURRENCIES = {"$": "dollars", "€": "euros", "£": "gbp", "¥": "yen"}
 _MULTIPLES = {
     "dozen": "12", "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}",
@@ -63,11 +66,11 @@ def read_formula(text: str) -> str:
     if bold := _BOLD.fullmatch(text):
         text = bold[2]
     if "\\" in text or "~" in text:
-        text = _REPEATING.sub(_as_fraction, _NARROW.sub("", text))
-        text = _DEGREES.sub(r"\1(\2\\pi/180)", text)
+        text = _DEGREES.sub(r"\1(\2\\pi/180)", _REPEATING.sub(_as_fraction, _NARROW.sub("", text)))
         text = _SPELLED.sub(lambda match: _SPELLINGS.get(match[0], match[0]), _LAYOUT.sub(" ", text)).strip()
-    if not text.endswith(".."):
-        text = text.rstrip(" .;,")
+    text = _DOTS.sub(r"\1\\overline{\2}", text) if text.endswith(("...", "dots")) else text.rstrip(" .;,")
+    if r"\overline{" in text:
+        text = _REPEATING.sub(_as_fraction, text)
     if text.lstrip(r"-+\$€£¥ ")[:1].isdigit():
         text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", text)
     text = _MODULO.sub(r"\\pmod{\1}", _CURRENCY.sub(_with_currency, text)).replace(r" \%", r"\%")
@@ -80,6 +83,7 @@ def read_formula(text: str) -> str:
 
 def _with_currency(match: re.Match[str]) -> str:
     sign, before, number, other, _, after = match.groups(default="")
+    number = _MONEY.sub(lambda found: rf"\times {_LETTERS[found[1]]}", number)
     return rf"{sign}{number or other}\text{{ {_CURRENCIES[before or after]}}}"
 
 
@@ -94,7 +98,7 @@ def squeeze(formula: str) -> str:
     r"""Return a formula without spaces that mean nothing, without braces around one character, and without `\text`."""
     if r"\text" in formula:
         formula = " ".join(_TEXT.sub(r"\1", formula).split())
-    return _SPACES_BESIDE_SIGNS.sub("", re.sub(r"\{(\w)\}", r" \1", formula)).strip()
+    return _SPACES_BESIDE_SIGNS.sub("", re.sub(r"\{(\w)\}", r" \1", formula.replace(r"\mid", ":"))).strip()
 
 
 def are_same(expected: str, answer: str) -> bool:
@@ -111,58 +115,18 @@ def are_same(expected: str, answer: str) -> bool:
 
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
-_UNITS = {
-    name: unit
-    for unit, names in {
-        "m": "m meter meters metre metres",
-        "cm": "cm centimeter centimeters centimetre centimetres",
-        "mm": "mm millimeter millimeters",
-        "km": "km kilometer kilometers kilometre kilometres",
-        "in": "inch inches",
-        "ft": "ft foot feet",
-        "yd": "yd yard yards",
-        "mi": "mile miles",
-        "g": "g gram grams",
-        "kg": "kg kilogram kilograms",
-        "mg": "mg milligram milligrams",
-        "lb": "lb lbs pound pounds",
-        "s": "s sec second seconds",
-        "min": "min mins minute minutes",
-        "h": "h hr hrs hour hours",
-        "day": "day days",
-        "week": "week weeks",
-        "month": "month months",
-        "year": "yr year years",
-        "l": "l liter liters litre litres",
-        "ml": "ml milliliter milliliters",
-        "j": "j joule joules",
-        "kj": "kj kilojoule kilojoules",
-        "n": "newton newtons",
-        "w": "w watt watts",
-        "kw": "kw kilowatt kilowatts",
-        "v": "v volt volts",
-        "hz": "hz hertz",
-        "mph": "mph",
-        "cent": "cent cents",
-        "dollar": "dollar dollars usd",
-        "euro": "euro euros eur",
-        "gbp": "gbp",
-        "yen": "yen jpy",
-        "degree": "degree degrees deg",
-        "rad": "radian radians rad",
-        "am": "am",
-        "pm": "pm",
-        "bc": "bc bce",
-        "ad": "ad",
-        "north": "north",
-        "south": "south",
-        "east": "east",
-        "west": "west",
-    }.items()
-    for name in names.split()
-} | {
-    name: name for name in ("J", "N", "W", "V", "A", "C", "K", "T", "F", "M", "Pa", "kPa", "mol", "eV", "Hz", "kJ", "L")
-}
+_GROUPS_OF_UNITS = """
+m meter meters metre metres, cm centimeter centimeters centimetre centimetres, mm millimeter millimeters,
+km kilometer kilometers kilometre kilometres, inch inches, ft foot feet, yd yard yards, mile miles, g gram grams,
+kg kilogram kilograms, mg milligram milligrams, lb lbs pound pounds, s sec second seconds, min mins minute minutes,
+h hr hrs hour hours, day days, week weeks, month months, year yr years, l liter liters litre litres,
+ml milliliter milliliters, j joule joules, kj kilojoule kilojoules, newton newtons, w watt watts,
+kw kilowatt kilowatts, v volt volts, hz hertz, mph, cent cents, dollar dollars usd, euro euros eur, gbp, yen jpy,
+degree degrees deg, rad radian radians, am, pm, bc bce, ad, north, south, east, west, J, N, W, V, A, C, K, T, F, M,
+Pa, kPa, mol, eV, Hz, kJ, L
+"""
+_UNITS = {name: group.split()[0] for group in _GROUPS_OF_UNITS.split(",") for name in group.split()}
+"""The usual form by name. The case of letters counts."""
 _PLAIN_UNIT = re.compile(
     r"(?<=[\d.}])\s+((?:[a-zA-Z]{1,12}(?:\^\{?-?\d\}?)?)(?:\s*[/ ]\s*[a-zA-Z]{1,12}(?:\^\{?-?\d\}?)?){0,2})$"
 )
@@ -215,8 +179,8 @@ def _lookup(name: str) -> str:
 # Differences -------------------------------------------------------------------------------------------------------
 
 _NAME = re.compile(
-    r"(?:\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?(?:[a-zA-Z]|[A-Z]{2,3})|\\[a-zA-Z]+(?:\{\w+\})?)"
-    r"(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
+    r"(?:\([a-zA-Z](?:,\s*[a-zA-Z])+\)|\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?(?:[a-zA-Z]|[A-Z]{2,3})"
+    r"|\\[a-zA-Z]+(?:\{\w+\})?)(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
 )
 _MEMBER = re.compile(r"^[a-zA-Z]\s*\\in(?![a-zA-Z])\s*(?=[(\[{]|\\\{|\\mathbb)")
 EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
