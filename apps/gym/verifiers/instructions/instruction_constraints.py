@@ -42,7 +42,8 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
 
     Languages are codes: `de`, `zh` for both kinds of Chinese, `zh-cn`, `zh-tw`; other regions are ignored (en-US is
     en). A text of fewer than 20 letters (7 Chinese, Japanese or Korean characters) has no detectable language. It
-    counts as followed, as in IFEval, if its letters are of a script of the language. Combine it with a length if short replies must not earn the reward.
+    counts as followed, as in IFEval, if its letters are of a script of the language. Combine it with a length if short
+    replies must not earn the reward.
 
     Range: 0.0 to 1.0. Components: `instructions`, and 1.0 or 0.0 for each id.
     """
