@@ -219,7 +219,7 @@ class _Attempt:
             answer = self._falsify(answer)
         if self.mistake == "no_box":
             # Some verifiers read the last line, so it must not contain the answer.
-            text = f"The answer is {answer}.\n\nLet me know if you would like to see the steps."
+            text = f"The answer is {answer}.\n\nThis can also be shown step by step."
         else:
             opening = self.rng.choice(["The answer is", "This comes to", "So the result is"])
             text = f"{opening} {answer}.\n\n\\boxed{{{answer}}}"
