@@ -13,20 +13,19 @@ from apps.gym.answer_texts import extract_answer, last_boxed, last_display
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
+from apps.gym.verifiers.math.differences import find_difference
 from apps.gym.verifiers.math.formulas import (
     EQUALS,
     MAX_FORMULA,
-    are_close,
     are_same,
-    can_be_equal,
-    find_difference,
     read_formula,
     split_equation,
-    split_unit,
     squeeze,
     without_name,
 )
 from apps.gym.verifiers.math.numeric import is_hedged
+from apps.gym.verifiers.math.symbolic_values import are_close, can_be_equal
+from apps.gym.verifiers.math.units import split_unit
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward
 
 _MOST_SIDES = 20

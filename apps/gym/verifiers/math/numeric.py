@@ -15,6 +15,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
+from apps.gym.verifiers.math.units import CALCULATING, NUMBER_WORDS
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward, permanent_error
 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
@@ -23,7 +24,6 @@ RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 _MAX_DIGITS = 200
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,60}}|\d{{1,{_MAX_DIGITS}}})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
-_WORDS = {"thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
 _NUMBER = (
     rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
     r"(?: ?[€£])?"
@@ -37,11 +37,11 @@ _RANGE = re.compile(
     r"|[<>≤≥≠√×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
 )
 _FOLLOWED = re.compile(
-    r" ?(?:hundred|thousand|[mbtr]illion|bn\b|dozen|lakh|crore|quadrillion|factorial|k\b|squared|cubed)", re.IGNORECASE
+    rf" ?(?:{'|'.join(NUMBER_WORDS)}|dozen|lakh|crore|quadrillion|factorial|k|squared|cubed)s?\b", re.IGNORECASE
 )
 _LONGEST_RANGE = 80
 # Written as numbers with an exponent or as fractions, which the pattern of numbers reads.
-_WORD = re.compile(rf"(?<=\d) ?({'|'.join(_WORDS)})s?\b", re.IGNORECASE)
+_WORD = re.compile(rf"(?<=\d) ?({'|'.join(NUMBER_WORDS)})s?\b", re.IGNORECASE)
 _MARKUP = [
     *((sign, "") for sign in ("\\left", "\\right", "\\!", "\\(", "\\)", "\\[", "\\]")),
     *((space, " ") for space in ("\\$", "\\,", "\\;", "\\ ")),
@@ -58,10 +58,7 @@ _MAX_ANSWER = 1_000
 # Allowed next to the number in a box: a variable or a currency before it, a unit after it. One-letter units must not be
 # common variable names; words that imply a calculation are not units.
 _LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\approx|≈|~)? ?")
-_CALCULATES = (
-    "and|bn|cos|crore|cubed|divided|dozens?|e|factorial|half|halves|hundred(?:th)?s?|i|lakh|ln|log|minus|mn|mod|or|over"
-    "|percent|pi|plus|quadrillion|sin|sqrt|squared|tan|tenths?|thirds?|thousand(?:th)?s?|times|to|[mbtr]illions?"
-)
+_CALCULATES = rf"and|e|i|or|pi|to|{CALCULATING}"
 _UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
 _MEASURED = re.compile(
     rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?i:{_CALCULATES})\b){_UNIT}"
@@ -153,7 +150,7 @@ def _plain(text: str) -> str:
         text = _MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
     if "cent" in text:
         text = _PERCENT.sub("%", text)
-    text = _WORD.sub(lambda found: f"e{_WORDS[found[1].lower()]}", text)
+    text = _WORD.sub(lambda found: f"e{NUMBER_WORDS[found[1].lower()]}", text)
     spaced = _SPACED_THOUSANDS.match(text)
     return text[: spaced.end()].replace(" ", "") + text[spaced.end() :] if spaced else text
 

@@ -58,8 +58,8 @@ _INSIDE_WORD = re.compile(r"[A-Za-z0-9_'’]|(?<=[ai])\s{1,4}[a-z]{2}")
 class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice"):
     """1.0 if the chosen letter is the expected letter, otherwise 0.0.
 
-    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. If a pattern is set,
-    its last match is read first. Otherwise the mode decides what is read:
+    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. If a pattern is set
+    and matches, the verifier reads its last match. Otherwise it reads the part of the reply that the mode names:
 
     strict_single_letter_boxed: the last box. lenient_boxed: the last box, where the text of an option may have words
     around it. lenient_answer_colon: the line after the first "Answer:", or the box in it. lenient_answer_colon_md: the
