@@ -49,8 +49,8 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
     brackets, a derivative, a prime, the unit or another word. Dates, times, scores and words are texts. A unit or a
-    currency may be missing on one side. An equation is no number, unless its left side is a name or a sum of names. The
-    order of factors does not count, even of matrices.
+    currency may be missing on one side. An equation equals a number only if its left side is a name or a sum of
+    names. The order of factors does not count, even of matrices.
 
     Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
     fails with `verifier_timeout` and has no reward, or is wrong with `too_slow: wrong`.
