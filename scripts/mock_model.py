@@ -87,7 +87,7 @@ def make_app(options: argparse.Namespace) -> web.Application:
         if options.latency_ms or options.jitter_ms:
             await asyncio.sleep((options.latency_ms + options.jitter_ms * draw()) / 1000)
         if fault < options.hang + options.fail_429:
-            return _json({"error": {"message": "mock: too many requests"}}, status=429)
+            return _json({"error": {"message": "mock: busy"}}, status=429, headers={"Retry-After": "1"})
         if fault < options.hang + options.fail_429 + options.fail_500:
             return _json({"error": {"message": "mock: internal error"}}, status=500)
         return None
@@ -112,7 +112,7 @@ def make_app(options: argparse.Namespace) -> web.Application:
         return fault if fault in FAULTS else ""
 
     async def chat(request: web.Request) -> web.StreamResponse:
-        if failure := await delay_or_fail():
+        if failure := await delay_or_fail() or await _fail_on(options.fail_on, request):
             return failure
         asked = orjson.loads(await request.read())
         if fault := fault_of(asked):
@@ -144,6 +144,12 @@ def make_app(options: argparse.Namespace) -> web.Application:
     app.router.add_get("/throttling", window.tell)
     app.router.add_post("/environment/{name}", environment)
     return app
+
+
+async def _fail_on(text: str, request: web.Request) -> web.Response | None:
+    if not text or text.encode() not in await request.read():
+        return None
+    return _json({"error": {"message": "mock: internal error"}}, status=500)
 
 
 async def models(request: web.Request) -> web.Response:
@@ -202,6 +208,7 @@ def main() -> None:
     parser.add_argument("--chunked", action="store_true", help="send these replies without a Content-Length")
     for fault in ("--fail-429", "--fail-500", "--hang"):
         parser.add_argument(fault, type=float, default=0.0, metavar="P", help="probability, 0 to 1")
+    parser.add_argument("--fail-on", default="", metavar="TEXT", help="answer 500 to chat requests with this text")
     parser.add_argument("--hold", default="", metavar="PATH", help="answer no call while this file exists")
     parser.add_argument("--window", type=int, default=0, metavar="N", help="calls taken in each second; 0: all")
     parser.add_argument("--closed-for", type=float, default=0.0, metavar="S", help="seconds in which none is taken")

@@ -174,11 +174,12 @@ def test_a_model_and_an_environment_of_different_groups_make_no_plan(engineer):
 
 def test_models_and_environments_say_what_their_breakers_do(viewer):
     model, environment = make_policy_model(), make_environment()
-    breaker = make_breaker(policy_model=model)
+    breaker = make_breaker(policy_model=model, rollouts=[3, 5])
     shown = viewer.get(f"/api/v1/policy-models/{model.slug}/").json()["breaker"]
     assert (shown["state"], shown["failures"], shown["message"]) == ("open", 12, "connection refused")
+    assert shown["rollouts"] == [3, 5]
     assert shown["retry_at"] == breaker.retry_at.isoformat().replace("+00:00", "Z")
-    closed = {"state": "closed", "failures": 0, "message": "", "opened_at": None, "retry_at": None}
+    closed = {"state": "closed", "failures": 0, "message": "", "opened_at": None, "retry_at": None, "rollouts": []}
     assert viewer.get(f"/api/v1/environments/{environment.slug}/").json()["breaker"] == closed
 
 

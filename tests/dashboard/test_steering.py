@@ -218,7 +218,12 @@ def test_a_breaker_that_holds_it_back_is_said_plainly():
     assert "Policy model Model X: 12 calls failed in a row: connection refused;" in page
     assert re.search(r"next try in \d+ s", page)
     assert "<p>waiting · " in page
-    Breaker.objects.update(state="half_open", retry_at=timezone.now())
+    Breaker.objects.update(state="half_open", retry_at=timezone.now(), rollouts=[9, 5])
+    assert "(rollouts 5 and 9)" in signed_in().get(detail(collection)).text
+    assert (
+        reverse("dashboard:rollout_detail", args=[9])
+        in signed_in().get(reverse("dashboard:model_detail", args=[model.slug])).text
+    )
     assert "one rollout is testing it; the next try is due" in signed_in().get(detail(collection)).text
     Breaker.objects.update(state="closed")
     assert "Rollouts wait in the queue" not in signed_in().get(detail(collection)).text

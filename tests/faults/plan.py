@@ -24,7 +24,10 @@ TOOL = {
 
 
 def make_row(number: int, fault: str) -> dict[str, Any]:
-    prompt = [{"role": "user", "content": f"Question {number}: what is the weather in Paris?"}]
+    text = f"Question {number}: what is the weather in Paris?"
+    if fault.startswith("model_"):
+        text += f" ({fault})"  # so that the model can tell
+    prompt = [{"role": "user", "content": text}]
     return {"responses_create_params": {"input": prompt, "tools": [TOOL]}, "number": number, "fault": fault}
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.faults.installation import Installation, size
+from tests.faults.installation import Installation, size, wait_until
 from tests.faults.judging import judge
 
 pytestmark = pytest.mark.slow
@@ -68,3 +68,41 @@ def test_rollouts_of_a_model_that_never_answers_time_out(cluster: Installation, 
     assert cluster.number("SELECT count(*) FROM rollouts_rollout WHERE reward IS NOT NULL") == 0
     assert cluster.leave(worker) == [0]
     show(**figures)
+
+
+@pytest.mark.parametrize(("poisoned", "waits"), [(2, True), (4, False)], ids=["before", "beside"])
+def test_a_poisoned_collection_slows_others_little(cluster: Installation, show, poisoned: int, waits: bool) -> None:
+    """The model answers 500 to every call of one collection. The other comes later, to an open breaker, or with it."""
+    rollouts = size(400, 2_000)
+    _, tools = cluster.tools()
+    model = cluster.model("--fail-on", "model_500", "--latency-ms", 400)
+    rows = {
+        "models": {"mock": {"base_url": model, "max_tries": 6}},
+        "environments": {"weather": {"base_url": tools}},
+    }
+    served = {"model": "mock", "environment": "weather", "max_attempts": 3}
+    worker = cluster.worker(24)
+
+    def collect(name: str) -> float:
+        began = time.monotonic()
+        planned = cluster.plan(collections={name: {"faults": [""] * rollouts, **served}})[name]
+        cluster.wait_finished(planned, seconds=180)
+        assert cluster.rows(f"SELECT completed, failed FROM rollouts_collection WHERE id = {planned}") == [
+            (rollouts, 0)
+        ]
+        return time.monotonic() - began
+
+    cluster.plan(**rows)
+    alone = collect("alone")
+    bad = cluster.plan(collections={"bad": {"faults": ["model_500"] * poisoned, **served}})["bad"]
+    if waits:
+        wait_until(
+            lambda: cluster.number("SELECT count(*) FROM rollouts_breaker WHERE cooldown > 10") == 1, 60, cluster.tell
+        )
+    beside = collect("beside")
+    show(alone=round(alone, 1), beside=round(beside, 1))
+    assert beside <= 1.5 * alone
+    cluster.wait_finished(bad, seconds=120) if not waits else collect("more")
+    kinds = cluster.rows(f"SELECT error_kind, count(*) FROM rollouts_rollout WHERE collection_id = {bad} GROUP BY 1")
+    assert kinds == [("policy_error", poisoned)]
+    assert cluster.leave(worker) == [0]

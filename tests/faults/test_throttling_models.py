@@ -89,3 +89,20 @@ def test_a_model_that_only_throttles_fails_nothing(cluster: Installation, show) 
     assert_untouched(cluster, collection, rollouts)
     show(**throttling(model), finished_after=round(time.monotonic() - began, 1))
     assert cluster.leave(worker) == [0]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.08], ids=["1", "8"])
+def test_random_throttling_costs_only_the_throttled_calls(cluster: Installation, show, share: float) -> None:
+    """24 calls in flight, each of 50 ms; a throttled one is asked to wait for a second."""
+    rollouts = 3_000
+    model = cluster.model("--fail-429", share, "--latency-ms", 50, "--tool-calls", 0, "--seed", 3)
+    collection = plan(cluster, model, rollouts)
+    worker = cluster.worker(24)
+    cluster.wait_ended(24, collection, seconds=30)
+    began = time.monotonic()
+    cluster.wait_finished(collection, seconds=60)
+    rate = (rollouts - 24) / (time.monotonic() - began)
+    show(rate=round(rate, 1))
+    assert_untouched(cluster, collection, rollouts)
+    assert rate >= 100
+    assert cluster.leave(worker) == [0]

@@ -1,7 +1,9 @@
 """The gate in front of an endpoint: when calls start, and when they give up."""
 
 import asyncio
+import random
 import time
+from collections import Counter
 
 import pytest
 
@@ -41,7 +43,8 @@ async def answered():
 
 
 class Reply:
-    status = 200
+    def __init__(self, status=200, headers=()):
+        self.status, self.headers, self.body = status, dict(headers), b""
 
 
 def test_a_trial_call_starts_when_it_is_granted_whatever_the_rate():
@@ -73,3 +76,86 @@ def test_starts_that_come_too_late_are_dropped_and_requested_again():
         await asyncio.wait_for(asyncio.gather(*calls), 2.0)
 
     asyncio.run(work())
+
+
+class Server:
+    """An endpoint in this process: calls take `seconds`, and `throttles(now)` says which of them get 429."""
+
+    def __init__(self, throttles, *, seconds=0.02, retry_after="0.3"):
+        self.throttles, self.seconds, self.retry_after = throttles, seconds, retry_after
+        self.accepted = self.throttled = 0
+
+    async def answer(self):
+        now = asyncio.get_running_loop().time()
+        if self.throttles(now):
+            self.throttled += 1
+            return Reply(429, {"Retry-After": self.retry_after} if self.retry_after else {})
+        await asyncio.sleep(self.seconds)
+        self.accepted += 1
+        return Reply()
+
+
+def load(server, *, callers, seconds):
+    """Call the server without a pause. Return whether the gate slowed all calls down, and the largest rate."""
+
+    async def call(gate, until):
+        loop = asyncio.get_running_loop()
+        while loop.time() < until and not gate.limited:
+            await gate.send(server.answer, str, patience=None)
+
+    async def work():
+        limited = []
+        gate = Gate(limited.append)
+        until = asyncio.get_running_loop().time() + seconds
+        calls = [asyncio.create_task(call(gate, until)) for _ in range(callers)]
+        _, pending = await asyncio.wait(calls, timeout=seconds + 2)
+        for one in pending:
+            one.cancel()
+        return bool(limited)
+
+    return asyncio.run(work())
+
+
+def at_random(share):
+    draw = random.Random(7).random
+    return lambda now: draw() < share
+
+
+def in_window(number):
+    """A rate limit: at most `number` calls in each half second."""
+    taken = Counter()
+
+    def throttles(now):
+        taken[int(now * 2)] += 1
+        return taken[int(now * 2)] > number
+
+    return throttles
+
+
+@pytest.mark.parametrize("share", [0.01, 0.08, 0.2])
+@pytest.mark.parametrize(("callers", "retry_after"), [(6, "0.3"), (24, "0.3"), (24, None)])
+def test_an_endpoint_that_throttles_at_random_is_not_called_more_slowly(share, callers, retry_after):
+    server = Server(at_random(share), retry_after=retry_after)
+    assert not load(server, callers=callers, seconds=2)
+    # Each accepted call takes 20 ms and each throttled one 0.3 s; half of the rest is allowed for a busy machine.
+    expected = callers * 2 / (0.02 + share / (1 - share) * 0.33)
+    assert server.accepted >= 0.5 * expected
+    assert server.throttled > 0
+
+
+@pytest.mark.parametrize("throttles", [lambda now: True, at_random(0.8)], ids=["all", "most"])
+@pytest.mark.parametrize("callers", [1, 6, 24])
+def test_an_endpoint_that_throttles_most_calls_slows_all_down(throttles, callers):
+    assert load(Server(throttles, seconds=0.005), callers=callers, seconds=5)
+
+
+@pytest.mark.parametrize("number", [5, 20])
+@pytest.mark.parametrize("callers", [1, 6, 24])
+def test_a_rate_limit_slows_all_calls_down_unless_its_rate_is_used_anyway(number, callers):
+    server = Server(in_window(number), seconds=0.005)
+    is_limited = load(server, callers=callers, seconds=4)
+    assert is_limited or server.accepted >= 0.85 * number * 8
+
+
+def test_a_pause_that_is_longer_than_calls_wait_slows_all_calls_down():
+    assert load(Server(at_random(0.05), retry_after="600"), callers=24, seconds=5)

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import (
     BreakerReport,
     Breakers,
@@ -18,11 +19,17 @@ from apps.rollouts.engine.circuit_breakers import (
     read_open_breakers,
     store_reports,
 )
+from apps.rollouts.engine.claimed_work import fetch_work
+from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.reservations import Reservations
 from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker import RolloutWorker
+from apps.rollouts.engine.worker_leases import take_lease
 from apps.rollouts.models import Breaker, Collection, Rollout
 from tests.deadlines import DEADLINE
-from tests.factories import make_policy_model
+from tests.factories import make_environment, make_policy_model, make_row
 from tests.rollouts.work import plan, serve_chat
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -40,10 +47,10 @@ def test_failures_in_a_row_open_and_a_success_between_them_does_not():
     for outcome in ("server_error", "timed_out", "ok", "unreachable", "refused", "throttled"):
         breakers.observe(endpoint, outcome, "no")
     with breakers.reports() as reports:
-        assert (breakers.is_failing(endpoint), reports) == (False, {})
+        assert (breakers.is_failing(endpoint, 1), reports) == (False, {})
     breakers.observe(endpoint, "malformed", "not JSON")
     with breakers.reports() as reports:
-        assert (breakers.is_failing(endpoint), reports) == (True, {endpoint: BreakerReport(False, 3, "not JSON")})
+        assert (breakers.is_failing(endpoint, 1), reports) == (True, {endpoint: BreakerReport(False, 3, "not JSON")})
 
 
 def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():
@@ -88,12 +95,118 @@ def test_the_cooldown_doubles_up_to_a_minute_and_success_closes():
     cooldowns = []
     for _ in range(5):
         Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
-        assert claim_breaker_test(endpoint, read_open_breakers()[endpoint])
+        assert claim_breaker_test(endpoint, read_open_breakers()[endpoint], collection.pk)
         store_reports({endpoint: BreakerReport(False, 4, "no")})
         cooldowns.append(Breaker.objects.get().cooldown)
     assert cooldowns == [10.0, 20.0, 40.0, 60.0, 60.0]
     store_reports({endpoint: BreakerReport(True)})
     assert (read_open_breakers(), Breaker.objects.get().state) == ({}, "closed")
+
+
+ENDPOINT = Endpoint("policy_model", 1)
+
+
+def failing_beside_others(breakers, *, gaps, rollout=7):
+    """Calls of one rollout fail, and the endpoint answers another rollout in the first gaps."""
+    for number in range(5):
+        breakers.observe(ENDPOINT, "server_error", "500", rollout)
+        if number < gaps:
+            breakers.observe(ENDPOINT, "ok", "", rollout + 1)
+
+
+@pytest.mark.parametrize(("gaps", "opens"), [(0, True), (1, True), (2, False), (4, False)])
+def test_a_rollout_that_fails_while_others_succeed_opens_nothing(gaps, opens):
+    breakers = Breakers()
+    failing_beside_others(breakers, gaps=gaps)
+    with breakers.reports() as reports:
+        assert reports == ({ENDPOINT: BreakerReport(False, 5 - gaps, "500", (7,))} if opens else {})
+    breakers.set_open([ENDPOINT])
+    assert (breakers.is_failing(ENDPOINT, 7), breakers.is_failing(ENDPOINT, 8)) == (opens, True)
+
+
+def test_the_streak_of_a_rollout_ends_with_its_own_success_and_outages_suspect_nobody():
+    breakers = Breakers()
+    failing_beside_others(breakers, gaps=4)
+    breakers.observe(ENDPOINT, "ok", "", 7)
+    for rollout in (7, 8, 9):  # an outage, while all of them run
+        for _ in range(3):
+            breakers.observe(ENDPOINT, "unreachable", "refused", rollout)
+    breakers.set_open([ENDPOINT])
+    assert [breakers.is_failing(ENDPOINT, rollout) for rollout in (7, 8, 9)] == [True] * 3
+    with breakers.reports() as reports:
+        assert reports == {ENDPOINT: BreakerReport(False, 9, "refused", (9, 8, 7))}
+
+
+def test_what_is_known_about_failing_rollouts_is_bounded(monkeypatch):
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.MAX_FAILING", 3)
+    breakers = Breakers()
+    failing_beside_others(breakers, gaps=4)
+    for rollout in (20, 21, 22):
+        breakers.observe(ENDPOINT, "malformed", "not JSON", rollout)
+    breakers.set_open([ENDPOINT])
+    assert breakers.is_failing(ENDPOINT, 7)  # forgotten
+    with breakers.reports() as reports:
+        assert reports[ENDPOINT].rollouts == (22, 21, 20)
+
+
+def fetch(worker):
+    """One round of claiming for the worker."""
+    return fetch_work(
+        lease=worker.pk,
+        seats=8,
+        in_use=InUse([], lease=worker.pk, claiming=[(worker.pk, "")]),
+        reports={},
+        started=set(),
+        settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles()),
+        reservations=Reservations(),
+    ).work
+
+
+@pytest.mark.parametrize("role", ["policy model", "environment", "judge"])
+def test_tests_take_turns_between_collections_and_their_least_attempted_rollouts(role):
+    model, judge = make_policy_model(mistake_rate=0.0), make_policy_model()
+    environment = make_environment(slug="judged", builtin="judged", judge_model=judge)
+    planned = {"environment": environment.slug, "repeats": 1, "model": model}
+    poisoned = plan(**planned, priority=1)
+    endpoint = {
+        "policy model": Endpoint("policy_model", model.pk),
+        "environment": Endpoint("environment", environment.pk),
+        "judge": Endpoint("policy_model", judge.pk),
+    }[role]
+    worker = take_lease(seats=8)
+
+    def test():
+        """The collection and the attempts of the rollout that tests now; empty if none is due."""
+        claims = [one.claim for one in fetch(worker)]
+        for claim in claims:
+            Rollout.objects.filter(pk=claim.rollout_id).update(status="queued", lease=None)
+        return [(claim.collection_id, claim.attempt) for claim in claims]
+
+    def wait(seconds):
+        [breaker] = Breaker.objects.all()
+        Breaker.objects.update(retry_at=breaker.retry_at - timedelta(seconds=seconds))
+
+    first = poisoned.rollouts.order_by("pk").first()
+    Rollout.objects.filter(pk=first.pk).update(attempt=5)
+    store_reports({endpoint: BreakerReport(False, 10, "500", (first.pk,))})
+    assert test() == []
+    wait(5)
+    assert test() == [(poisoned.pk, 1)]  # not the first rollout, with five attempts
+    wait(10)
+    assert test() == [(poisoned.pk, 1)]
+    wait(20)
+    assert test() == [(poisoned.pk, 1)]
+    good = plan(**planned, priority=2)
+    assert test() == []  # the last test is not five seconds ago
+    wait(5)
+    assert test() == [(good.pk, 1)]  # the next test of the other collection is due in 35 seconds
+    wait(5)
+    assert test() == []
+    wait(55)
+    assert test() == [(good.pk, 1)]  # it has had fewer tests, although its priority is lower
+    assert Breaker.objects.get().tests == {str(poisoned.pk): 3, str(good.pk): 2}
+    store_reports({endpoint: BreakerReport(True)})
+    assert (Breaker.objects.get().tests, len(test())) == ({}, 8)
 
 
 class Endpoints:
@@ -179,3 +292,64 @@ def test_an_attempt_that_failed_with_its_endpoint_is_tried_again_and_both_traces
         2: ["session", "prompt", "model_call", "verification"],
     }
     assert (Collection.objects.get().retried, Collection.objects.get().failed) == (1, 0)
+
+
+class Poisoned:
+    """A chat model that never answers prompts with a certain word, in one of these ways, and counts those calls."""
+
+    def __init__(self, way):
+        self.way, self.poisoned = way, 0
+
+    async def answer(self, request):
+        asked = await request.json()
+        message = {"role": "assistant", "content": "\\boxed{0}"}
+        if "poison" in str(asked["messages"]):
+            self.poisoned += 1
+            if self.way == "500":
+                return web.json_response({"error": {"message": "cannot parse the call"}}, status=500)
+            if self.way == "not JSON":
+                return web.Response(text='{"choices": [', content_type="application/json")
+            message["tool_calls"] = [{"id": "a"}]
+        await asyncio.sleep(0.02)
+        return web.json_response({"id": "r", "choices": [{"message": message, "finish_reason": "stop"}]})
+
+
+@pytest.mark.parametrize("way", ["500", "not JSON", "broken call"])
+def test_two_poisoned_rollouts_hold_no_other_collection_back(monkeypatch, way):
+    """The poisoned rollouts have opened the breaker before the good collection begins."""
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.FIRST_COOLDOWN", 0.3)
+
+    async def collect():
+        endpoints = Poisoned(way)
+        runner, port = await serve_chat(endpoints.answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=4
+        )
+        bad = [make_row(f"What is {n} * 3, poison?", str(n * 3)) for n in range(2)]
+        poisoned = await sync_to_async(plan)(bad, model=model, repeats=1, priority=1)
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=4)
+        working = asyncio.create_task(worker.handle())
+        async with asyncio.timeout(DEADLINE):
+            while not await Breaker.objects.filter(state__in=["open", "half_open"]).aexists():
+                await asyncio.sleep(0.02)
+            named = (await Breaker.objects.aget()).rollouts
+            good = await sync_to_async(plan)(model=model, repeats=10, priority=2)
+            while not (await Collection.objects.aget(pk=good.pk)).is_finished:
+                await asyncio.sleep(0.05)
+            more = await sync_to_async(plan)(model=model, repeats=100, priority=2)
+            while not (await Collection.objects.aget(pk=poisoned.pk)).is_finished:
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await working
+        await runner.cleanup()
+        return poisoned.pk, good.pk, more.pk, named
+
+    poisoned, good, more, named = async_to_sync(collect)()
+    ended = {row["pk"]: row for row in Collection.objects.values("pk", "completed", "failed")}
+    assert ended[poisoned] == {"pk": poisoned, "completed": 0, "failed": 2}
+    assert ended[good] == {"pk": good, "completed": 40, "failed": 0}
+    assert ended[more]["failed"] == 0
+    ids = set(Rollout.objects.filter(collection=poisoned).values_list("pk", flat=True))
+    assert named
+    assert set(named) <= ids
+    assert set(Rollout.objects.filter(pk__in=ids).values_list("error_kind", "reward")) == {("policy_error", None)}

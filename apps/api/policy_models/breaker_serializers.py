@@ -13,9 +13,13 @@ from apps.rollouts.models import Breaker, Throttle
 
 
 class BreakerSerializer(serializers.ModelSerializer[Breaker]):
+    rollouts = serializers.ListField(
+        child=serializers.IntegerField(), read_only=True, help_text="Ids of the rollouts whose calls failed last."
+    )
+
     class Meta:
         model = Breaker
-        fields = ["state", "failures", "message", "opened_at", "retry_at"]
+        fields = ["state", "failures", "message", "opened_at", "retry_at", "rollouts"]
 
 
 @extend_schema_field(BreakerSerializer)

@@ -1,7 +1,8 @@
 """Send calls to one endpoint in order of arrival, no faster than it allows.
 
-A gate costs almost nothing until the endpoint first throttles a call. From then on, each call waits for a start time,
-which `rate_control` assigns across all processes. Time limits are suspended while a call waits.
+A gate costs almost nothing until the endpoint throttles. From then on, each call waits for a start time, which
+`rate_control` assigns across all processes. If the endpoint throttles single calls at any rate, these wait and are
+retried alone (see `lone_throttles`). Time limits are suspended while a call waits.
 """
 
 import asyncio
@@ -14,9 +15,10 @@ from contextlib import suppress
 from itertools import count
 from typing import TypeVarTuple
 
+from apps.gym.calls.lone_throttles import ThrottleEvidence
 from apps.gym.calls.memory_budget import parked
 from apps.gym.calls.outbound import OutboundReply
-from apps.gym.calls.rate_control import IDLE_SECONDS, Grant, Report
+from apps.gym.calls.rate_control import FIRST_PAUSE, IDLE_SECONDS, LONGEST_BACKOFF, Grant, Report
 from apps.gym.calls.refusals import is_throttled, read_retry_after
 from apps.gym.calls.time_limits import stopped_clocks
 
@@ -58,7 +60,7 @@ class Gate:
         self._in_flight = 0
         self._sent: deque[float] = deque(maxlen=_MAX_REMEMBERED_CALLS)
         self._accepted = 0
-        self._throttled: list[float] = []
+        self._throttled: deque[float] = deque(maxlen=_MAX_REMEMBERED_CALLS)
         self._retry_after: float | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._starts: dict[int, asyncio.TimerHandle] = {}
@@ -71,6 +73,7 @@ class Gate:
         self._paused_until = 0.0
         self._trying_since = 0.0
         self._activity = asyncio.Event()
+        self._evidence = ThrottleEvidence()
 
     async def send(
         self,
@@ -95,6 +98,7 @@ class Gate:
                 self._in_flight += 1
             sent = time.monotonic()
             self._sent.append(sent)
+            is_evidence = not self.limited and self._evidence.add_sent(sent)
             try:
                 reply = await send(*arguments)
             finally:
@@ -104,8 +108,29 @@ class Gate:
             if reply.status not in (429, 503, 529) or not is_throttled(reply):
                 self._accepted += 1
                 return reply
-            self._take_throttle(sent, read_retry_after(reply), read_message(reply))
+            retry_after, message = read_retry_after(reply), read_message(reply)
             del reply  # Free the reply, which may be large, before a long wait.
+            pause = retry_after if retry_after is not None else min(waited, LONGEST_BACKOFF)
+            self._throttled.append(sent)
+            if self._must_slow_down(pause, is_evidence=is_evidence):
+                self._slow_down(retry_after, message)
+            else:
+                waited += await self._wait_alone(pause, message, (PATIENCE if patience is None else patience) - waited)
+
+    def _must_slow_down(self, pause: float, *, is_evidence: bool) -> bool:
+        """Take a throttle reply. Return True if all calls must slow down, False if this call may be retried alone."""
+        if self.limited or pause > PATIENCE:
+            return True
+        return self._evidence.shows_rate_limit(time.monotonic() + max(pause, FIRST_PAUSE), is_evidence=is_evidence)
+
+    async def _wait_alone(self, pause: float, message: str, patience: float) -> float:
+        """Wait before this call is repeated, while others go on. Return the seconds. Raises EndpointPaused."""
+        if pause > patience:
+            raise EndpointPaused(message, pause)
+        began = time.monotonic()
+        with stopped_clocks(), parked():
+            await asyncio.sleep(max(pause, FIRST_PAUSE) * random.uniform(1.0, 1.2))
+        return time.monotonic() - began
 
     @property
     def claimable(self) -> int:
@@ -119,6 +144,7 @@ class Gate:
         if not self.limited:
             self.limited = True
             self._rate = 0.0
+            self._evidence = ThrottleEvidence()
             self._on_limited(self)
 
     # -- reports and grants (see apps/rollouts/engine/throttling.py) ---------------------------------------------------
@@ -128,7 +154,7 @@ class Gate:
         now = time.monotonic()
         report = Report(
             sent=[now - at for at in self._sent if now - at < IDLE_SECONDS],
-            throttled=[now - at for at in self._throttled],
+            throttled=[now - at for at in self._throttled if now - at < IDLE_SECONDS],
             retry_after=self._retry_after,
             accepted=self._accepted,
             in_flight=self._in_flight,
@@ -136,7 +162,8 @@ class Gate:
             at_cap=self._unused > 0,
         )
         self._sent.clear()
-        self._throttled, self._retry_after, self._accepted = [], None, 0
+        self._throttled.clear()
+        self._retry_after, self._accepted = None, 0
         return report
 
     def apply(self, grant: Grant) -> None:
@@ -233,9 +260,8 @@ class Gate:
                 start.set_result(None)
                 return
 
-    def _take_throttle(self, sent: float, retry_after: float | None, message: str) -> None:
+    def _slow_down(self, retry_after: float | None, message: str) -> None:
         self.message = message
-        self._throttled.append(sent)
         if retry_after is not None:
             self._retry_after = max(retry_after, self._retry_after or 0.0)
             self._paused_until = max(self._paused_until, time.monotonic() + retry_after)

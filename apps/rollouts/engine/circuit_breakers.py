@@ -3,11 +3,20 @@
 Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAILURES failures, it opens the breaker of
 the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs
 one test rollout. Each test doubles the cooldown, up to LONGEST_COOLDOWN. A successful call closes the breaker.
+
+The rollout may be what fails, not the endpoint. So tests take turns: a collection without a test since the breaker
+opened tests first, and soon. A rollout is a suspect once the endpoint has answered others between its failures twice.
+Calls of suspects open no breaker, and their failed attempts count.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from django.conf import settings
@@ -21,10 +30,18 @@ from apps.rollouts.models import Breaker
 
 FIRST_COOLDOWN = 5.0
 LONGEST_COOLDOWN = 60.0
+SUSPECT_GAPS = 2
+"""Gaps between failures of a rollout in which its endpoint answered others. One may be a server that shuts down."""
+MAX_FAILING = 10_000
+"""Most rollouts whose failures a worker remembers for each endpoint."""
+MAX_NAMED = 5
+"""Most rollouts that a breaker names."""
 _FAILURES: frozenset[Outcome] = frozenset({"refused", "server_error", "timed_out", "unreachable", "malformed"})
 """Throttled calls do not count: the endpoint is healthy."""
 # Raw SQL, because every claim runs it, and compiling the ORM query takes longer than running it.
-_OPEN = "SELECT policy_model_id, environment_id, retry_at, cooldown FROM rollouts_breaker WHERE state <> 'closed'"
+_OPEN = (
+    "SELECT policy_model_id, environment_id, retry_at, cooldown, tests FROM rollouts_breaker WHERE state <> 'closed'"
+)
 
 
 class Endpoint(NamedTuple):
@@ -38,19 +55,42 @@ class Endpoint(NamedTuple):
 
 
 class OpenBreaker(NamedTuple):
-    """An open or half-open breaker. `due` is True if a rollout may test the endpoint now."""
+    """An open or half-open breaker. `tests` counts the test rollouts since it opened by collection id."""
 
-    due: bool
     retry_at: datetime
     cooldown: float
+    tests: Mapping[int, int] = {}
+
+    def is_due_for(self, collection: int, now: datetime) -> bool:
+        """Return True if a rollout of the collection may test the endpoint.
+
+        A collection without a test need not wait longer than FIRST_COOLDOWN after the last test: the tests of another
+        collection may fail because of its rollouts.
+        """
+        early = 0.0 if collection in self.tests else self.cooldown - FIRST_COOLDOWN
+        return self.retry_at - timedelta(seconds=early) <= now
 
 
 class BreakerReport(NamedTuple):
-    """A worker's report about an endpoint: it works again, or its number of consecutive failures."""
+    """A worker's report about an endpoint: it works again, or its consecutive failures and the ids of some rollouts."""
 
     works: bool
     failures: int = 0
     message: str = ""
+    rollouts: tuple[int, ...] = ()
+
+
+class _Streak:
+    """The failed calls of a rollout since its last successful call, and the gaps in which others were answered."""
+
+    __slots__ = ("failed_at", "gaps")
+
+    def __init__(self) -> None:
+        self.failed_at, self.gaps = math.inf, 0
+
+    def add(self, answered_at: float) -> None:
+        self.gaps += answered_at > self.failed_at
+        self.failed_at = time.monotonic()
 
 
 class Breakers:
@@ -60,13 +100,22 @@ class Breakers:
         self._failures: dict[Endpoint, int] = {}
         self._open: frozenset[Endpoint] = frozenset()
         self._reports: dict[Endpoint, BreakerReport] = {}
+        self._answered_at: dict[Endpoint, float] = {}
+        self._streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)  # by rollout id, latest last
 
-    def observe(self, endpoint: Endpoint, outcome: Outcome, message: str) -> None:
+    def observe(self, endpoint: Endpoint, outcome: Outcome, message: str, rollout: int | None = None) -> None:
+        """Count the outcome of a call that was made for the rollout with this id."""
         if outcome in _FAILURES:
+            if self._is_of_suspect(endpoint, rollout):
+                return
             failures = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
             if failures >= settings.BREAKER_FAILURES:
-                self._reports[endpoint] = BreakerReport(False, failures, message)
+                named = tuple(islice(reversed(self._streaks[endpoint]), MAX_NAMED))
+                self._reports[endpoint] = BreakerReport(False, failures, message, named)
         elif outcome == "ok":
+            self._answered_at[endpoint] = time.monotonic()
+            if rollout is not None and endpoint in self._streaks:
+                self._streaks[endpoint].pop(rollout, None)
             if self._failures:
                 self._failures.pop(endpoint, None)
             if endpoint in self._open:
@@ -74,8 +123,25 @@ class Breakers:
             elif self._reports:
                 self._reports.pop(endpoint, None)
 
-    def is_failing(self, endpoint: Endpoint) -> bool:
-        """Return True if the breaker is open, or this worker has counted enough failures to open it."""
+    def _is_of_suspect(self, endpoint: Endpoint, rollout: int | None) -> bool:
+        """Add a failed call to the streak of its rollout. Return True if the rollout is a suspect."""
+        if rollout is None:
+            return False
+        streaks = self._streaks[endpoint]
+        streak = streaks[rollout] = streaks.pop(rollout, None) or _Streak()
+        streak.add(self._answered_at.get(endpoint, 0.0))
+        if len(streaks) > MAX_FAILING:
+            del streaks[next(iter(streaks))]
+        return streak.gaps >= SUSPECT_GAPS
+
+    def is_failing(self, endpoint: Endpoint, rollout: int) -> bool:
+        """Return True if the endpoint fails, not the rollout.
+
+        The breaker is open, or this worker has counted enough failures to open it, and the rollout is no suspect.
+        """
+        streak = self._streaks[endpoint].get(rollout) if endpoint in self._streaks else None
+        if streak and streak.gaps >= SUSPECT_GAPS:
+            return False
         return endpoint in self._open or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES
 
     @contextmanager
@@ -100,10 +166,13 @@ def store_reports(reports: dict[Endpoint, BreakerReport]) -> None:
     for endpoint, report in reports.items():
         if report.works:
             unclosed = Breaker.objects.filter(**endpoint.key).exclude(state=Breaker.State.CLOSED)
-            unclosed.update(state=Breaker.State.CLOSED, failures=0, retry_at=None, opened_at=None, cooldown=0.0)
+            unclosed.update(
+                state=Breaker.State.CLOSED, failures=0, retry_at=None, opened_at=None, cooldown=0.0, tests={}
+            )
             continue
         breaker, _ = Breaker.objects.get_or_create(**endpoint.key, defaults={})
-        fields = {"failures": report.failures, "message": cut_clean(report.message.replace("\0", ""), 500)}
+        message = cut_clean(report.message.replace("\0", ""), 500)
+        fields = {"failures": report.failures, "message": message, "rollouts": report.rollouts}
         row = Breaker.objects.filter(pk=breaker.pk)
         row.filter(state=Breaker.State.CLOSED).update(
             state=Breaker.State.OPEN,
@@ -119,20 +188,21 @@ def read_open_breakers() -> dict[Endpoint, OpenBreaker]:
     with connection.cursor() as cursor:
         cursor.execute(_OPEN)
         rows = cursor.fetchall()
-    now = timezone.now()
     found: dict[Endpoint, OpenBreaker] = {}
-    for model_id, environment_id, retry_at, cooldown in rows:
+    for model_id, environment_id, retry_at, cooldown, tests in rows:
         endpoint = Endpoint("policy_model", model_id) if model_id else Endpoint("environment", environment_id)
-        found[endpoint] = OpenBreaker(as_utc(retry_at) <= now, as_utc(retry_at), cooldown)
+        counts = {int(pk): number for pk, number in json.loads(tests).items()}
+        found[endpoint] = OpenBreaker(as_utc(retry_at), cooldown, counts)
     return found
 
 
-def claim_breaker_test(endpoint: Endpoint, breaker: OpenBreaker) -> bool:
-    """Try to claim the test rollout of the breaker. Return True on success.
+def claim_breaker_test(endpoint: Endpoint, breaker: OpenBreaker, collection: int) -> bool:
+    """Try to claim the test rollout of the breaker for a collection. Return True on success.
 
     The next test is due after twice the cooldown, at most LONGEST_COOLDOWN seconds.
     """
     cooldown = min(LONGEST_COOLDOWN, 2 * breaker.cooldown)
     unclaimed = Breaker.objects.filter(**endpoint.key, retry_at=breaker.retry_at).exclude(state=Breaker.State.CLOSED)
     retry_at = timezone.now() + timedelta(seconds=cooldown)
-    return bool(unclaimed.update(state=Breaker.State.HALF_OPEN, cooldown=cooldown, retry_at=retry_at))
+    tests = {**breaker.tests, collection: breaker.tests.get(collection, 0) + 1}
+    return bool(unclaimed.update(state=Breaker.State.HALF_OPEN, cooldown=cooldown, retry_at=retry_at, tests=tests))

@@ -50,6 +50,9 @@ class Slots(NamedTuple):
 
     `max_in_flight` limits rollouts in flight by collection id. `judge_calls` counts this worker's judge calls by model
     id. Both are only passed on to `Reservations.reserve`.
+
+    `tests` counts the test rollouts of the collections whose next rollout tests an endpoint with an open breaker. The
+    collection with the fewest tests goes first, with its least attempted rollout.
     """
 
     seats: int
@@ -63,19 +66,23 @@ class Slots(NamedTuple):
     group: str = ""
     max_in_flight: Mapping[int, int] = {}
     judge_calls: Mapping[int, int] = {}
+    tests: Mapping[int, int] = {}
 
 
 # `lost < 1` ordered by `lost` makes PostgreSQL read the index of queued rows. With `lost = 0` ordered by `id`, it reads
 # the index of all rollouts, and with it every rollout of the collection that has ended.
 _NEVER_LOST = "lost < 1"
 _SELECT_QUEUED = """
-    SELECT id FROM rollouts_rollout
+    SELECT {columns} FROM rollouts_rollout
     WHERE status = 'queued' AND collection_id = %s AND {lost}
         AND EXISTS (SELECT 1 FROM rollouts_worker w
             WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > {now})
         {running}
     ORDER BY lost, id LIMIT {limit} {lock}
 """
+_SELECT_LEAST_ATTEMPTED = "SELECT id FROM ({queued}) queued ORDER BY attempt, id LIMIT {limit}"
+TEST_WINDOW = 1_000
+"""Queued rollouts of a collection among which the least attempted one is chosen for a test."""
 _CLAIM = """
     UPDATE rollouts_rollout
     SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s, finished_at = NULL
@@ -102,7 +109,7 @@ def claim_rollouts(
     if slots.seats <= 0 or slots.alone:
         return []
     running = read_running() if running is None else running
-    candidates = [one for one in running if one.is_claimable_by(slots.group)]
+    candidates = _in_turn([one for one in running if one.is_claimable_by(slots.group)], slots.tests)
     claiming = _Claiming(lease, slots, can_run or (lambda _: True), reservations or Reservations())
     # Ignore collections without a free slot: no worker should make room for a rollout that cannot start.
     quarantined = [one for one in candidates if (one.max_worker_losses or 0) > 1 and _free_slots(slots, one, 1) > 0]
@@ -113,6 +120,12 @@ def claim_rollouts(
     if quarantined and slots.yields:
         return []
     return claiming.fill(candidates)
+
+
+def _in_turn(candidates: list[RunningCollection], tests: Mapping[int, int]) -> list[RunningCollection]:
+    """Return the candidates, with those that test an endpoint in the order of their number of tests."""
+    testing = iter(sorted((one for one in candidates if one.pk in tests), key=lambda one: tests[one.pk]))
+    return [next(testing) if one.pk in tests else one for one in candidates]
 
 
 class _Claiming:
@@ -151,7 +164,8 @@ class _Claiming:
             judge_calls=self._slots.judge_calls.get(candidate.model, 0),
             max_in_flight=self._slots.max_in_flight.get(candidate.pk),
         )
-        claims = _claim_rows(self._lease, candidate.pk, loss_condition, free) if free else []
+        is_test = candidate.pk in self._slots.tests
+        claims = _claim_rows(self._lease, candidate.pk, loss_condition, free, is_test=is_test) if free else []
         self._reservations.use(candidate.pk, len(claims))
         self._used.update(dict.fromkeys(keys, len(claims)))
         return claims
@@ -184,7 +198,9 @@ def usable_by(group: str) -> Q:
     return Q(**{model: group, f"{environment}__in": ["", group]}) | Q(**{model: "", environment: group})
 
 
-def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int) -> list[Claim]:
+def _claim_rows(
+    lease: int, collection_id: int, loss_condition: str, limit: int, *, is_test: bool = False
+) -> list[Claim]:
     """Claim rollouts of one collection.
 
     Claims nothing if the lease has expired, for example because the worker was suspended, or if the collection has been
@@ -195,7 +211,12 @@ def _claim_rows(lease: int, collection_id: int, loss_condition: str, limit: int)
     with connection.cursor() as cursor:
         now, now_parameters = server_now_sql()
         # The limit is part of the SQL: with a parameter, PostgreSQL would not cache the plan.
-        select = _SELECT_QUEUED.format(lost=loss_condition, lock=lock, running=running, now=now, limit=int(limit))
+        columns, most = ("id, attempt", TEST_WINDOW) if is_test else ("id", int(limit))
+        select = _SELECT_QUEUED.format(
+            columns=columns, lost=loss_condition, lock=lock, running=running, now=now, limit=most
+        )
+        if is_test:
+            select = _SELECT_LEAST_ATTEMPTED.format(queued=select, limit=int(limit))
         started = connection.ops.adapt_datetimefield_value(timezone.now())
         parameters = [lease, started, collection_id, lease, *now_parameters, collection_id]
         cursor.execute(_CLAIM.format(selected=in_limited("id", select)), parameters)

@@ -1,5 +1,6 @@
 """The worker's callbacks for running rollouts (running.Listener). They also report calls to the breakers."""
 
+from apps.accounts.telemetry.log_context import CURRENT_ROLLOUT
 from apps.gym.calls.memory_budget import current_account
 from apps.gym.calls.observers import Outcome
 from apps.gym.calls.outbound import Outbound
@@ -50,7 +51,8 @@ class RolloutListener:
         """Return None if the rollout has failed for good. Else it is retried: return the failures to count, 0 or 1.
 
         An attempt does not count as failed if its endpoint fails for all rollouts or accepts no calls at present, or if
-        this worker is misconfigured. In the last case, other workers run the collection.
+        this worker is misconfigured. In the last case, other workers run the collection. It counts if the endpoint
+        answers other rollouts (see circuit_breakers).
         """
         if failure.refused_by:
             return 0
@@ -59,12 +61,13 @@ class RolloutListener:
             return 0
         if not failure.transient or claim.attempt >= MAX_CLAIMS:
             return None
-        if self._breakers.is_failing(_failing_endpoint(setting, failure)):
+        if self._breakers.is_failing(_failing_endpoint(setting, failure), claim.rollout_id):
             return 0
         return 1 if claim.failures + 1 < setting.max_attempts else None
 
     def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
-        self._breakers.observe(endpoint, outcome, message)
+        rollout = CURRENT_ROLLOUT.get()
+        self._breakers.observe(endpoint, outcome, message, rollout.rollout_id if rollout else None)
         if outcome == "quota":
             self._throttles.report_exhausted_quota(endpoint, message)
         self._meters.count_try(endpoint.kind, slug, outcome)

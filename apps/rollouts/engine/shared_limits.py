@@ -83,8 +83,8 @@ class InUse:
 
         Limits of rollouts are not divided between workers (those of judge calls are): shares of workers without a free
         seat would be idle, and shares would be wrong whenever a worker starts or stops. An endpoint with an open
-        breaker has no slots, or one if a test is due. An environment with an unhealthy server has none. `running` are
-        the running collections; by default they are read here.
+        breaker has no slots, or one if a test is due for one of its collections. An environment with an unhealthy
+        server has none. `running` are the running collections; by default they are read here.
         """
         running = read_running() if running is None else running
         self._due_tests = {}
@@ -92,6 +92,8 @@ class InUse:
         used = self._used(elsewhere or {}, running)
         judged: dict[int, set[int]] = {}
         unhealthy: set[int] = set()
+        tests: dict[int, int] = {}
+        not_due: set[int] = set()
         now = timezone.now()
         for one in running:
             models.add(one.model, one.model_limit, one.group)
@@ -101,8 +103,13 @@ class InUse:
                 Endpoint("environment", one.environment),
                 Endpoint("policy_model", one.judge or 0),
             ):
-                if endpoint in open_breakers and open_breakers[endpoint].due:
+                if (breaker := open_breakers.get(endpoint)) is None:
+                    continue
+                if breaker.is_due_for(one.pk, now):
                     self._due_tests.setdefault(endpoint, set()).add(one.pk)
+                    tests[one.pk] = max(tests.get(one.pk, 0), breaker.tests.get(one.pk, 0))
+                else:
+                    not_due.add(one.pk)
             if is_held_back(one.adapter, one.health, one.checked_at, now):
                 unhealthy.add(one.environment)
             if one.judge is not None and one.judge_limit is not None:
@@ -120,7 +127,7 @@ class InUse:
                 # Without a share of the judge, this worker must not start rollouts that need it.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
         environments_left.update(dict.fromkeys(unhealthy & environments_left.keys(), 0))
-        bounds = {endpoint: int(state.due) for endpoint, state in open_breakers.items()}
+        bounds = {endpoint: int(endpoint in self._due_tests) for endpoint in open_breakers}
         for endpoint, number in self._claimable.items():
             bounds[endpoint] = min(number, bounds.get(endpoint, number))
         self._apply_bounds(bounds, judged, models_left, environments_left)
@@ -128,7 +135,7 @@ class InUse:
             seats,
             models_left,
             environments_left,
-            self._remaining(collections, used.collections),
+            {**self._remaining(collections, used.collections), **dict.fromkeys(not_due, 0)},
             running=self.running,
             suspects=self.suspects,
             alone=self.alone,
@@ -136,6 +143,7 @@ class InUse:
             group=self.group,
             max_in_flight=collections.numbers,
             judge_calls=self._judge_calls,
+            tests=tests,
         )
 
     def _used(self, elsewhere: Mapping[int, int], running: list[RunningCollection]) -> "Used":
@@ -182,8 +190,8 @@ class InUse:
         Call it only after a successful claim: without a rollout, the test is lost and the next one is due later.
         """
         for endpoint, collections in self._due_tests.items():
-            if not collections.isdisjoint(claimed):
-                claim_breaker_test(endpoint, open_breakers[endpoint])
+            for collection in collections.intersection(claimed):
+                claim_breaker_test(endpoint, open_breakers[endpoint], collection)
 
     def _remaining(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
         """Return the rest of each limit that applies to the group of this worker."""

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
 from django.utils import timezone
 
 from apps.environments.models import Environment
@@ -101,6 +101,13 @@ class Breaker(models.Model):
     opened_at = models.DateTimeField(null=True, blank=True)
     retry_at = models.DateTimeField(null=True, blank=True, help_text="When one rollout may test it")
     cooldown = models.FloatField(default=0.0, help_text="Seconds between the last two tests")
+    # The defaults of the database are for workers of an older version during an upgrade.
+    tests = models.JSONField(
+        default=dict, db_default=Value({}, models.JSONField()), help_text="Tests since it opened, by collection id"
+    )
+    rollouts = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), help_text="Rollouts whose calls failed last, by id"
+    )
 
     class Meta:
         constraints = [

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
+from django.utils.text import get_text_list
 
 from apps.accounts.disk_space import Place, find_shortage
 from apps.agents.models import Agent
@@ -140,10 +141,17 @@ def _of_breaker(breaker: Breaker, now: datetime) -> Hold:
     return Hold(
         key=f"breaker {breaker.pk}",
         endpoint=_name_endpoint(breaker),
-        failures=f"{count} call{'' if count == 1 else 's'} failed in a row: {breaker.message or 'no message'}",
+        failures=f"{count} call{'' if count == 1 else 's'} failed in a row: {breaker.message or 'no message'}"
+        f"{_name_rollouts(breaker)}",
         next_try=f"one rollout is testing it; {wait}" if breaker.state == Breaker.State.HALF_OPEN else wait,
         row=breaker,
     )
+
+
+def _name_rollouts(breaker: Breaker) -> str:
+    """Return, for example, ` (rollouts 12 and 15)`: their prompts may be what the endpoint cannot answer."""
+    named = [str(pk) for pk in sorted(breaker.rollouts)]
+    return f" (rollout{'s' if len(named) > 1 else ''} {get_text_list(named, 'and')})" if named else ""
 
 
 def _find_throttles(which: Q) -> Holds:

@@ -1,0 +1,52 @@
+"""Tell a rate limit from an endpoint that throttles single calls at any rate.
+
+Pooled keys of which one is used up, or a full replica among others, throttle a few calls at random. Calling such an
+endpoint more slowly gains nothing. A rate limit throttles most calls that are sent soon after a throttle reply, before
+its `Retry-After` has passed. A random throttle accepts most of them. Only calls sent in this time are evidence.
+"""
+
+ENOUGH = 20
+"""Calls that must have been sent in such times before the evidence counts."""
+MOST_THROTTLED = 1 / 2
+"""Largest share of throttled calls among them at which single calls are retried alone."""
+MOST_KEPT = 400
+"""Number of calls at which both counts are halved, so that an endpoint may change its behaviour."""
+MOST_LONE = 2
+"""Throttle replies in a row, without any call sent in between, that count as a rate limit."""
+
+
+class ThrottleEvidence:
+    """The evidence of one process about one endpoint. Times are from time.monotonic.
+
+    Calls without a reply count as accepted: a throttle reply arrives sooner than others.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._sent = self._throttled = 0
+        self._lone = 0
+        self._sent_before = 0
+
+    def add_sent(self, now: float) -> bool:
+        """Count a call that starts now. Return True if it is evidence."""
+        if now >= self._until:
+            return False
+        self._sent += 1
+        if self._sent >= MOST_KEPT:
+            self._sent, self._throttled, self._sent_before = self._sent // 2, self._throttled // 2, 0
+        return True
+
+    def shows_rate_limit(self, until: float, *, is_evidence: bool) -> bool:
+        """Take a throttle reply. Return True if all calls must slow down, False if this call may be retried alone.
+
+        `until` is when the endpoint takes calls again. `is_evidence` is what `add_sent` returned for the call.
+        """
+        self._until = max(self._until, until)
+        if is_evidence:
+            self._throttled += 1
+        else:
+            self._lone = self._lone + 1 if self._sent == self._sent_before else 1
+            self._sent_before = self._sent
+        if self._sent < ENOUGH:
+            return self._lone >= MOST_LONE
+        return self._throttled > MOST_THROTTLED * self._sent
