@@ -127,6 +127,7 @@ urlpatterns: list[URLPattern] = [
     path("models/<slug:slug>/", policy_model_views.model_detail, name="model_detail"),
     path("models/<slug:slug>/edit/", policy_model_views.model_edit, name="model_edit"),
     path("models/<slug:slug>/check/", policy_model_views.model_check, name="model_check"),
+    path("models/<slug:slug>/check-logprobs/", policy_model_views.model_check_logprobs, name="model_check_logprobs"),
     path("models/<slug:slug>/try/", policy_model_views.model_try, name="model_try"),
     path("agents/", agent_views.agent_list, name="agent_list"),
     path("agents/new/", agent_views.agent_edit, name="agent_create"),

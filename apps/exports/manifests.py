@@ -37,6 +37,8 @@ def make_manifest(
 
     `credentials` counts rows with suspected credentials. These rows are unchanged unless `masked`.
 
+    `source.policy_model.logprob_check` is the last check of captured log probabilities, if there was one.
+
     `longest_row_bytes` helps to choose a trainer's `max_length`, whose default truncates long rows.
     """
     pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
@@ -98,6 +100,7 @@ def describe_source(collection: Collection) -> dict[str, Any]:
             "slug": policy_model.slug,
             "provider": planned.get("provider", policy_model.provider),
             "model_name": planned.get("model_name", policy_model.model_name),
+            **({"logprob_check": policy_model.logprob_check} if policy_model.logprob_check else {}),
         },
         "sampling": collection.snapshot.get("sampling", collection.sampling),
         "repeats": collection.repeats,

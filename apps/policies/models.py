@@ -185,6 +185,9 @@ class PolicyModel(Server):
     capabilities = models.JSONField(
         default=dict, editable=False, help_text="Metadata reported by the endpoint: max_model_len, server_version, …"
     )
+    logprob_check = models.JSONField(
+        null=True, editable=False, help_text="The last check of captured logprobs (apps.rollouts.logprob_checks)"
+    )
 
     class Meta:
         ordering = ["name", "id"]

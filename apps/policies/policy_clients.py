@@ -99,10 +99,21 @@ def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
     )
 
 
+def open_scorer(policy_model: PolicyModel, outbound: Outbound) -> Sender:
+    """Return a sender to /completions, where vLLM scores ids. Raise PolicyError like `connect_policy`."""
+    if policy_model.provider not in (Provider.VLLM, Provider.COMPATIBLE):
+        raise PolicyError(f"The provider {policy_model.get_provider_display()} cannot score ids.").permanent()
+    _refuse_problems(policy_model)
+    return _open_plain_sender(policy_model, outbound, stored_key(policy_model), "/completions")
+
+
 def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
-    call, connect = policy_model.call_timeout, policy_model.connect_timeout
     if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
         return _open_package_sender(policy_model, outbound, key, wire)
+    return _open_plain_sender(policy_model, outbound, key, PATHS[wire])
+
+
+def _open_plain_sender(policy_model: PolicyModel, outbound: Outbound, key: str, path: str) -> Sender:
     headers = _read_headers(policy_model, key)
     carried = headers != policy_model.extra_headers
     # If a custom header contains the key, it is not sent again.
@@ -110,10 +121,10 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
     return PlainSender(
         outbound,
         base_urls=policy_model.base_urls,
-        path=PATHS[wire],
+        path=path,
         headers={**keyed, **headers},
-        call_timeout=call,
-        connect_timeout=connect,
+        call_timeout=policy_model.call_timeout,
+        connect_timeout=policy_model.connect_timeout,
     )
 
 

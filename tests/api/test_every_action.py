@@ -103,6 +103,7 @@ OPERATIONS = {
     "key_revoke": "DELETE me/keys/{id}/",
     "mapping_delete": "DELETE column-mappings/{slug}/",
     "model_check": "POST policy-models/{slug}/check/",
+    "model_check_logprobs": "POST policy-models/{slug}/check-logprobs/",
     "model_create": "POST policy-models/",
     "model_edit": "PATCH policy-models/{slug}/",
     "model_try": "POST policy-models/{slug}/try/",

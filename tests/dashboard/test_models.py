@@ -1,10 +1,15 @@
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from msgspec import to_builtins
 
+from apps.gym.traces.logprob_differences import compare_logprobs
 from apps.gym.wires.pricing import Prices
 from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import stored_key
+from apps.rollouts.logprob_checks import LogprobCheck
 from tests.dashboard.pages import squeezed
 from tests.factories import make_policy_model
 
@@ -257,3 +262,25 @@ def test_saving_and_checking_shows_whether_the_model_answers(pages: Client, sett
     assert PolicyModel.objects.get(slug="qwen").health == health
     (message,) = shown.context["messages"]
     assert message.level_tag == ("success" if health == "healthy" else "error")
+
+
+def test_the_check_of_log_probabilities_shows_its_figures_and_why_it_cannot_run(pages: Client):
+    model = make_policy_model(slug="captured", capture_tokens=True)
+    assert "Not checked yet" in pages.get("/models/captured/").text
+    refused = pages.post("/models/captured/check-logprobs/", follow=True)
+    assert "captured tokens that can be compared" in refused.text
+    figures = compare_logprobs([([-0.5, -0.01], [-0.52, -0.01])])
+    check = LogprobCheck(
+        at="2026-01-02T03:04:05+00:00",
+        compared_with="server",
+        version="step-2",
+        rollouts=1,
+        figures=figures,
+        left_out={"grammar": 1200},
+    )
+    PolicyModel.objects.filter(pk=model.pk).update(logprob_check=to_builtins(check))
+    page = pages.get("/models/captured/").text
+    rows = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="num">([^<]+)</td>', page))
+    assert (rows["Tokens"], rows["Largest"], rows["Above 0.01"]) == ("2", "0.02", "50 %")
+    assert "1,200 tokens that a grammar may have forced" in page
+    assert "mean 0.980, 100 % outside 1 ± 0.01, 0 % outside 1 ± 0.05" in page

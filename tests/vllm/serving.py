@@ -11,6 +11,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.plain_policies import plain_policy
 TINY = ROOT / "examples" / "tiny_policy"
 SERVED = re.compile(r"is served at \S+ \(pid (\d+)\)\.")
 START_SECONDS = 300
+Floats = "array[float]"
 STOP_SECONDS = 30
 
 
@@ -36,7 +38,9 @@ class Vllm:
     `start`, `kill` and `stop` may follow each other; the port stays.
     """
 
-    def __init__(self, installation: Installation, name: str, folder: Path, python: Path, *options: object) -> None:
+    def __init__(
+        self, installation: Installation, name: str, folder: Path, python: Path, *options: object, dtype: str = "auto"
+    ) -> None:
         self.installation = installation
         self.name = name
         self.port = free_port()
@@ -44,7 +48,7 @@ class Vllm:
         self._command = [
             *("manage.py", "vllm_serve", folder, "--slug", name, "--port", self.port, "--python", python),
             # See vllm_demo: a split prompt ends the engine on a CPU.
-            *("--weights-version", name, "--arguments=--max-num-batched-tokens 65536", *options),
+            *("--weights-version", name, f"--arguments=--max-num-batched-tokens 65536 --dtype {dtype}", *options),
         ]
         self.program: Program | None = None
         self.pid = 0
@@ -120,14 +124,14 @@ class Bench:
         self.python = python
         self._known: dict[str, Vllm] = {}
 
-    def serve(self, name: str, *options: object) -> Vllm:
-        """The server of `half`, `strong` or `random` weights, up; another one is stopped first."""
+    def serve(self, name: str, *options: object, dtype: str = "auto") -> Vllm:
+        """The server of `half`, `strong`, `random` or `unsure` weights, up; another one is stopped first."""
         if name not in self._known:
             folder = TINY / name
-            if name == "random":
-                folder = self.installation.folder / "random"
-                scramble(TINY / "half", folder)
-            self._known[name] = Vllm(self.installation, name, folder, self.python, *options)
+            if name in MADE:
+                folder = self.installation.folder / name
+                MADE[name](TINY / "half", folder)
+            self._known[name] = Vllm(self.installation, name, folder, self.python, *options, dtype=dtype)
         server = self._known[name]
         if not server.is_up:
             self.stop()
@@ -163,15 +167,41 @@ class Bench:
 
 def scramble(trained: Path, folder: Path) -> None:
     """The same model with random weights: what it says is noise, and only the server's grammar can make it a call."""
-    shutil.copytree(trained, folder)
     dice = random.Random(3)
+    change_weights(
+        trained,
+        folder,
+        lambda name, shape, given: given if len(shape) < 2 else array("f", (dice.gauss(0, 0.05) for _ in given)),
+    )
+
+
+FACTOR = 2.5
+"""The tiny policy is too sure of its tokens to show differences between data types."""
+
+
+def divide_logits(trained: Path, folder: Path) -> None:
+    """The same model with its logits divided by FACTOR: the last norm scales them all."""
+    change_weights(
+        trained,
+        folder,
+        lambda name, shape, given: (
+            array("f", (one / FACTOR for one in given)) if name == "model.norm.weight" else given
+        ),
+    )
+
+
+def change_weights(trained: Path, folder: Path, change: Callable[[str, list[int], Floats], Floats]) -> None:
+    shutil.copytree(trained, folder)
     path = folder / "model.safetensors"
     content = path.read_bytes()
     size = struct.unpack("<Q", content[:8])[0]
     head, weights = content[: 8 + size], bytearray(content[8 + size :])
     for name, facts in json.loads(content[8 : 8 + size]).items():
-        if name == "__metadata__" or len(facts["shape"]) < 2:
-            continue
-        start, end = facts["data_offsets"]
-        weights[start:end] = array("f", (dice.gauss(0, 0.05) for _ in range((end - start) // 4))).tobytes()
+        if name != "__metadata__":
+            start, end = facts["data_offsets"]
+            weights[start:end] = change(name, facts["shape"], array("f", bytes(weights[start:end]))).tobytes()
     path.write_bytes(head + weights)
+
+
+MADE = {"random": scramble, "unsure": divide_logits}
+"""Folders that are made from the trained one."""

@@ -112,6 +112,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "PolicyModelRequest": MODEL,
     "PatchedPolicyModelRequest": {"version": "step-120", "sampling": {"temperature": 1.0}},
     "TryRequest": {"prompt": "Say hello."},
+    "CheckLogprobsRequest": {"rollouts": 64},
     "WishRequest": {"collection": 7, "filters": {"judge_failures": True}},
     "StreamRequestRequest": {
         "rows": [TASK_ROW],

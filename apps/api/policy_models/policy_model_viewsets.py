@@ -17,6 +17,7 @@ from apps.api.framework.problems import bad_query
 from apps.api.framework.query_filters import WordsFilter, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.policy_models.breaker_serializers import ServerSerializer
+from apps.api.policy_models.logprob_serializers import CheckLogprobsSerializer, LogprobCheckSerializer
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer
 from apps.gym.traces.events import encode_event, event_kind
 from apps.policies.endpoint_health import probe_policy_model
@@ -24,6 +25,7 @@ from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import MAX_CHARACTERS, try_model
 from apps.policies.models import PRICE_FIELDS, Health, PolicyModel, Provider
 from apps.policies.policy_model_changes import save_policy_model
+from apps.rollouts.logprob_checks import CheckedSequence, check_logprobs
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.models import Collection
 
@@ -61,6 +63,10 @@ class PolicyModelSerializer(ServerSerializer):
         read_only=True, help_text="Metadata from the endpoint: `max_model_len`, `server_version`, …"
     )
 
+    logprob_check = LogprobCheckSerializer(
+        read_only=True, allow_null=True, help_text="The last check of captured log probabilities; null without one."
+    )
+
     class Meta:
         model = PolicyModel
         fields = [
@@ -96,6 +102,7 @@ class PolicyModelSerializer(ServerSerializer):
             "health_checks",
             "capabilities",
             "health_checked_at",
+            "logprob_check",
             "breaker",
             "throttle",
             "created_at",
@@ -166,6 +173,7 @@ class PolicyModelViewSet(SlugViewSet):
         "update": Permission.MODELS,
         "partial_update": Permission.MODELS,
         "check": Permission.MODELS,
+        "check_logprobs": Permission.MODELS,
         "versions": Permission.READ,
         "try_it": Permission.MODELS,
     }
@@ -204,6 +212,18 @@ class PolicyModelViewSet(SlugViewSet):
     def check(self, request: Request, slug: str) -> Response:
         """Check the endpoint now with a tool call; see `health` and `health_checks` in the response."""
         return Response(self.get_serializer(probe_policy_model(policy_model=self.get_object())).data)
+
+    @operation(url_path="check-logprobs", request=CheckLogprobsSerializer, responses=LogprobCheckSerializer)
+    def check_logprobs(self, request: Request, slug: str) -> Response:
+        """Score captured ids again, compare their log probabilities, and store the figures. Waits a minute at most.
+
+        Without `scores`, the server of the model scores the newest rollouts of its current version, which needs vLLM's
+        `prompt_logprobs`.
+        """
+        body = self.read_body(CheckLogprobsSerializer)
+        scores = [CheckedSequence(**one) for one in body.pop("scores")]
+        check = check_logprobs(policy_model=self.get_object(), user=self.user, scores=scores, **body)
+        return Response(LogprobCheckSerializer(check).data)
 
 
 def _read_collection(request: Request, policy_model: PolicyModel) -> Collection | None:

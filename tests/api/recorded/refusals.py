@@ -39,6 +39,7 @@ from apps.reviews.reviews.reward_overrides import OverrideEnded, OverrideRefused
 from apps.reviews.reviews.rubric_changes import RubricInUse
 from apps.reviews.reviews.submission import AlreadySubmitted
 from apps.rollouts.imports.task_matching import BadLine, ImportRefused
+from apps.rollouts.logprob_checks import NoComparableTokens
 from apps.rollouts.metrics.collection_comparison import CannotContrast
 from apps.rollouts.metrics.model_matrix import MatrixRefused
 from apps.rollouts.plans.planning import PlanConflict
@@ -177,4 +178,5 @@ REFUSALS: list[Exception] = [
     PushRefused(MESSAGE, "field"),
     RecheckRefused(MESSAGE, "field"),
     CannotSteerRecheck(MESSAGE),
+    NoComparableTokens(MESSAGE),
 ]

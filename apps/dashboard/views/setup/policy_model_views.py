@@ -6,16 +6,18 @@ from django.contrib import messages
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
-from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, answer_form, carry_out, go, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors_to_valid_fields, show_errors
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm, VersionFilterForm
 from apps.dashboard.forms.trial_forms import TryForm
 from apps.dashboard.overview.endpoint_cards import answer_breaker, answer_health, breaker_context, targets_breaker
+from apps.dashboard.overview.logprob_card import logprob_context
 from apps.dashboard.tables.list_tables import Column, PolicyModelListForm, list_rows
 from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
@@ -23,6 +25,7 @@ from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import try_model
 from apps.policies.models import Health, PolicyModel
 from apps.policies.policy_model_changes import find_errors, save_policy_model
+from apps.rollouts.logprob_checks import check_logprobs
 from apps.rollouts.metrics.cached_figures import read_versions
 from apps.rollouts.metrics.model_versions import track_versions
 
@@ -57,6 +60,7 @@ def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
         return answer_breaker(request, policy_model)
     collections = policy_model.collections.select_related("dataset")[:_SHOWN_COLLECTIONS]
     context = {"policy_model": policy_model, "collections": collections, **breaker_context(policy_model)}
+    context |= logprob_context(policy_model)
     context |= {name: show_extras(getattr(policy_model, name)) for name in ("extra_headers", "extra_body")}
     if not wants_fragment(request):
         context |= _versions(request, policy_model)
@@ -104,6 +108,14 @@ def _tell_saved(request: HttpRequest, saved: PolicyModel) -> None:
 def model_check(request: HttpRequest, slug: str) -> HttpResponse:
     checked = probe_policy_model(policy_model=get_object_or_404(PolicyModel, slug=slug))
     return answer_health(request, checked, "model")
+
+
+@allow(POST=Permission.MODELS)
+def model_check_logprobs(request: HttpRequest, slug: str) -> HttpResponse:
+    """Let the server of the model score captured ids again."""
+    policy_model = get_object_or_404(PolicyModel, slug=slug)
+    then = reverse("dashboard:model_detail", args=[slug]) + "#logprobs"
+    return carry_out(request, lambda: check_logprobs(policy_model=policy_model, user=request.user), then=then)
 
 
 @allow(GET=Permission.MODELS, POST=Permission.MODELS)

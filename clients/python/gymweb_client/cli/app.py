@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gymweb_client.cli import collecting, gating, transfers, workflows
+from gymweb_client.cli import collecting, gating, scoring, transfers, workflows
 from gymweb_client.cli.calls import Call
 from gymweb_client.cli.declarations import GROUPS, HELP, NOUNS, WORKFLOWS, Command, Workflow
 from gymweb_client.cli.fields import declare_parameter, load_operations
@@ -33,6 +33,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "gate": gating.gate,
     "import rollouts": transfers.import_rollouts,
     "import config": transfers.import_config,
+    "models check-logprobs": scoring.check_logprobs,
     "pairs build": workflows.build_pairs,
     "pairs decide": workflows.decide_pairs,
 }
