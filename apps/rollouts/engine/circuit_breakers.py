@@ -128,7 +128,8 @@ class Breakers:
         if rollout is None:
             return False
         streaks = self._streaks[endpoint]
-        streak = streaks[rollout] = streaks.pop(rollout, None) or _Streak()
+        # Taken out and put back, so that the latest is the last.
+        streak = streaks[rollout] = streaks.pop(rollout, _Streak())
         streak.add(self._answered_at.get(endpoint, 0.0))
         if len(streaks) > MAX_FAILING:
             del streaks[next(iter(streaks))]
