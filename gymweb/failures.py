@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.views import defaults
 
 from apps.accounts.disk_space import Place, Shortage, find_shortage, note_error
-from apps.accounts.outages import RETRY_SECONDS, is_outage
+from apps.accounts.outages import RETRY_SECONDS, TooManyRequests, is_outage
 from apps.api.framework.problems import problem_response
-from apps.dashboard.chrome.page_answers import answer_full_disk, render_bare
+from apps.dashboard.chrome.page_answers import answer_refusal, render_bare
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -27,6 +27,8 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     # A database server that stopped because of its full disk does not respond.
     if is_full or (is_outage(error) and find_shortage(Place.DATABASE)):
         return disk_full(request, find_shortage())
+    if isinstance(error, TooManyRequests):
+        return _busy(request)
     if is_outage(error):
         return _unavailable(request)
     if _is_api_request(request):
@@ -43,11 +45,19 @@ def _unavailable(request: HttpRequest) -> HttpResponseBase:
     return _retry_later(request, status, "database-away", detail, plain_text=plain_text, page=page)
 
 
+def _busy(request: HttpRequest) -> HttpResponseBase:
+    detail = f"Too many requests are in progress. Try again in {RETRY_SECONDS} seconds."
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    page = partial(answer_refusal, request, status, "Server busy", detail)
+    return _retry_later(request, status, "server-busy", detail, plain_text=detail, page=page)
+
+
 def disk_full(request: HttpRequest, shortage: Shortage | None) -> HttpResponseBase:
     """Respond with 507. `shortage` is None if space is available again."""
     detail = str(shortage or "A disk of the server was full. Try again.")
-    page = partial(answer_full_disk, request, detail)
-    return _retry_later(request, HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", detail, plain_text=detail, page=page)
+    status = HTTPStatus.INSUFFICIENT_STORAGE
+    page = partial(answer_refusal, request, status, "Disk full", detail)
+    return _retry_later(request, status, "disk-full", detail, plain_text=detail, page=page)
 
 
 def _retry_later(

@@ -130,6 +130,8 @@ DATABASES = {
 if DATABASES["default"]["ENGINE"].endswith("sqlite3") and Path(DATABASES["default"]["NAME"]).parent == VAR_DIR:
     make_file_private(Path(DATABASES["default"]["NAME"]))
     prepare_file(Path(DATABASES["default"]["NAME"]))
+# PostgreSQL: connections that a web process uses for requests; further requests wait for one.
+WEB_CONNECTIONS = env.whole("GYMWEB_WEB_CONNECTIONS", default=20, least=2, most=10_000)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.redis("GYMWEB_REDIS_URL")

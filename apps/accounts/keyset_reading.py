@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db.models import Model, QuerySet
+
+from apps.accounts.web_connections import run_query
 
 Row = TypeVar("Row")
 
@@ -34,10 +35,10 @@ def read_by_key(rows: "QuerySet[Any, Row]", *, by: str = "pk", size: int = PAGE)
 
 
 async def one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces, producing each on the thread with the database connection of the request."""
+    """Yield the pieces, producing each on the thread of the request. No connection is held while a piece is sent."""
 
     def make() -> bytes:
         return next(pieces, b"")
 
-    while piece := await sync_to_async(make, thread_sensitive=True)():
+    while piece := await run_query(make):
         yield piece

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from apps.accounts.outages import is_outage
+from apps.accounts.outages import TooManyRequests, is_outage
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,22 @@ class OutageLog:
         logger.warning("%s works again after %.0f s (failures: %d)", self._subject, seconds, tries)
 
 
-DATABASE = OutageLog("The database")
+class _DatabaseLog(OutageLog):
+    """Logs refusals of waiting requests separately: the database itself works."""
+
+    def failed(self, work: str, problem: BaseException, *, traceback: bool = False) -> None:
+        if isinstance(problem, TooManyRequests):
+            _BUSY.failed(work, problem)
+        else:
+            super().failed(work, problem, traceback=traceback)
+
+    def works(self) -> None:
+        _BUSY.works()
+        super().works()
+
+
+_BUSY = OutageLog("Waiting for a database connection of this web process")
+DATABASE = _DatabaseLog("The database")
 LAYER = OutageLog("The channel layer")
 DISK = OutageLog("The disk")
 

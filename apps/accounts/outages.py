@@ -11,6 +11,10 @@ _REPEATABLE_SQLSTATES = ("40001", "40P01", "55P03", "25P03")
 _REPEATABLE_SQLITE = ("SQLITE_LOCKED", "SQLITE_PROTOCOL")
 
 
+class TooManyRequests(OperationalError):
+    """Raised if a request waited too long for one of its web process's database connections."""
+
+
 def is_outage(error: BaseException | None) -> bool:
     """Return True if the database is unavailable, full or overloaded, so that a retry may succeed.
 

@@ -17,6 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
+from apps.accounts.web_connections import release_connection
 from apps.environments.models import IN_PROCESS, Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym import process_exit
@@ -45,6 +46,7 @@ worker_group: ContextVar[str] = ContextVar("worker_group", default="")
 
 def probe_environment(*, environment: Environment) -> Environment:
     """Check the server now and store the result. Never raises if the server fails."""
+    release_connection()
     (probe,) = async_to_sync(_probe_all)([environment], looks=1)
     _store(environment, probe)
     environment.refresh_from_db()

@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
+from apps.accounts.web_connections import release_connection
 from apps.environments.environment_changes import asks_for_judge
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
@@ -72,6 +73,7 @@ def play_session(
     environment are part of the result. Raise ValidationError by field.
     """
     task, read = _check(environment, row, moves, verify=verify)
+    release_connection()
     played = async_to_sync(_play)(environment, task, read, seed, verify)
     record(user=user, action="environment.try", target=environment.slug, moves=len(read), verified=bool(played.verdict))
     return played

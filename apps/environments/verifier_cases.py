@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
+from apps.accounts.web_connections import release_connection
 from apps.environments.models import Adapter, Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.environments.task_generation import Case
@@ -50,6 +51,7 @@ def try_verifier(
         raise ValidationError({"reply": [f"Give at most {MAX_REPLY:,} characters."]})
     response = {"output": [message("assistant", reply)] if output is None else output}
     given = {"responses_create_params": {"input": ""}, **row}
+    release_connection()
     began = time.perf_counter()
     try:
         reward = async_to_sync(verify_attempt)(read_verifier(verifier), given, response, most_seconds=MOST_SECONDS)
@@ -92,6 +94,7 @@ def prove_environment(*, environment: Environment, user: object) -> list[CaseRes
             f"{environment.slug} has no cases: only environments that run in process have them, where they make tasks "
             "or give cases of their own."
         )
+    release_connection()
     results = async_to_sync(_prove)(environment, cases, max_steps)
     failed = sum(not result.passed for result in results)
     record(user=user, action="environment.prove", target=environment.slug, cases=len(results), failed=failed)

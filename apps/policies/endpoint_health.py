@@ -6,6 +6,7 @@ import msgspec
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
+from apps.accounts.web_connections import release_connection
 from apps.gym.errors import PolicyError
 from apps.gym.storable import clean_line
 from apps.gym.wires.endpoint_checks import CALL_SECONDS, Check, Checkup, Endpoint, check_endpoint
@@ -33,6 +34,7 @@ def probe_policy_model(*, policy_model: PolicyModel) -> PolicyModel:
 def _check(policy_model: PolicyModel) -> Checkup:
     if policy_model.is_scripted:
         return Checkup([Check(name="reachable", status="ok", message="Scripted, no LLM: always ready.")], {})
+    release_connection()
     try:
         return async_to_sync(_ask)(policy_model)
     except PolicyError as error:

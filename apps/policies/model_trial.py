@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
+from apps.accounts.web_connections import release_connection
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import GymError, TimedOut
 from apps.gym.tasks.tool_schemas import ToolsRefused, read_tools
@@ -63,6 +64,7 @@ def try_model(
     wanted = sampling or {}
     offered = _check(prompt, system, tools or [], wanted)
     resolved = {**policy_model.sampling, **wanted}
+    release_connection()
     trial = async_to_sync(_ask)(policy_model, prompt, system, offered, resolved)
     record(
         user=user, action="policy_model.try", target=policy_model.slug, answered=isinstance(trial.events[-1], ModelCall)

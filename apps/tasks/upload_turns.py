@@ -6,6 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
+from apps.accounts.web_connections import release_connection
 from apps.gym import process_exit
 from apps.gym.request_refusals import Refusal
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
@@ -54,6 +55,7 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
         if time.monotonic() - last_heartbeat > HEARTBEAT_SECONDS:
             last_heartbeat = time.monotonic()
             owned(upload).update(touched_at=timezone.now())
+        release_connection()
         time.sleep(POLL_SECONDS)
 
 

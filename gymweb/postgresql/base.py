@@ -2,6 +2,9 @@
 
 Each request has its own thread, so Django cannot reuse a connection with CONN_MAX_AGE. Django's pool connects in the
 background: while the server is down, requests would wait for it instead of failing at once.
+
+A web process uses at most GYMWEB_WEB_CONNECTIONS connections for requests. Further requests wait, because a burst would
+otherwise use up the connections of the server.
 """
 
 import select
@@ -12,6 +15,8 @@ from typing import Any
 import psycopg
 from django.db.backends.postgresql import base
 from psycopg.pq import ExecStatus, TransactionStatus
+
+from gymweb.postgresql.connection_slots import Slot
 
 MOST_KEPT = 8
 CHECK_SECONDS = 5.0
@@ -25,23 +30,35 @@ _kept: "deque[tuple[float, psycopg.Connection[Any]]]" = deque()
 
 class DatabaseWrapper(base.DatabaseWrapper):
     is_pooled = False
-    """True: use a kept connection if there is one, and keep it instead of closing it.
+    """True: wait for a slot, use a kept connection if there is one, and keep it instead of closing it.
 
     `manage.py serve` sets it for all threads. A thread that changes settings of its session unsets it for itself.
     """
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> "psycopg.Connection[Any]":
+        self._slot = Slot() if self.is_pooled else None
         if self.is_pooled and (kept := _take()):
             self._opened_at, connection = kept
             self.isolation_level = connection.isolation_level or psycopg.IsolationLevel.READ_COMMITTED
             return connection
         self._opened_at = time.monotonic()
-        opened: psycopg.Connection[Any] = super().get_new_connection(conn_params)
+        try:
+            opened: psycopg.Connection[Any] = super().get_new_connection(conn_params)
+        except BaseException:
+            self._slot = None
+            raise
         return opened
 
     def _close(self) -> None:
         if self.connection is None:
             return
+        try:
+            self._keep_or_close()
+        finally:
+            # After the connection was kept or closed, so that the process never exceeds its limit.
+            self._slot = None
+
+    def _keep_or_close(self) -> None:
         is_young = time.monotonic() - self._opened_at < MAX_AGE_SECONDS
         if self.is_pooled and self._is_clean() and is_young and len(_kept) < MOST_KEPT:
             _kept.append((self._opened_at, self.connection))

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from django.conf import settings
 from django.core.management import get_commands, load_command_class
 from prometheus_client import REGISTRY
 
+from apps.accounts.job_declarations import Thread
 from apps.api.fleet.prometheus_metrics import COUNTS, expose
 from apps.rollouts.engine.worker_counters import Meters
 from apps.rollouts.metrics.fleet_gauges import Fleet
@@ -148,8 +150,16 @@ def names_of_metrics() -> set[str]:
     return exposed | {family.name for family in REGISTRY.collect() if family.name.startswith("gymweb_")}
 
 
+def test_the_formula_of_connections_counts_every_kind_of_background_job():
+    assert len(get_args(Thread)) == 12
+    text = (ROOT / "docs/operate/scale.md").read_text()
+    assert "workers with background jobs × 15\n" in text
+    assert "twelve kinds of background jobs" in text
+
+
 def test_every_metric_is_described_and_every_description_has_a_metric():
     import apps.dashboard.live.consumers  # noqa: F401 - counts sockets
+    import gymweb.postgresql.connection_slots  # noqa: F401 - counts connections
 
     described = set(re.findall(r"`(gymweb_\w+)`", TEXT.split("## Metrics")[1].split("\n## ")[0]))
     assert described == names_of_metrics()

@@ -99,10 +99,9 @@ def render_refusal(title: str, detail: str, *, request_id: str) -> str:
     return loader.render_to_string("refused.html", {"title": title, "detail": detail, "request_id": request_id})
 
 
-def answer_full_disk(request: HttpRequest, detail: str) -> HttpResponse:
-    """Return status 507: as text for htmx, which shows it above the form, otherwise as a page."""
-    status = HTTPStatus.INSUFFICIENT_STORAGE
+def answer_refusal(request: HttpRequest, status: HTTPStatus, title: str, detail: str) -> HttpResponse:
+    """Return the error: as text for htmx, which shows it above the form, otherwise as a page."""
     if "HX-Request" in request.headers:
         return HttpResponse(detail, status=status, content_type="text/plain; charset=utf-8")
-    page = render_refusal("Disk full", detail, request_id=request_id_of(request))
+    page = render_refusal(title, detail, request_id=request_id_of(request))
     return HttpResponse(page, status=status)

@@ -79,6 +79,8 @@ class BackgroundJobs:
         """Initialize a job thread."""
         process_exit.obey(self._stopping)
         worker_group.set(self._group)
+        own: Any = connection
+        own.is_pooled = False  # Jobs run long: they must not use the connections of web requests.
 
     def _due(self) -> list[BackgroundJob]:
         now = time.monotonic()

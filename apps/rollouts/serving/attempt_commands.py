@@ -10,6 +10,7 @@ import msgspec
 from django.db.models import F
 
 from apps.accounts.models import User
+from apps.accounts.web_connections import release_connection
 from apps.agents.models import Agent
 from apps.gym.capture.captured_commands import Command
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open
@@ -69,6 +70,7 @@ def open_attempt(collection: Collection, user: User, *, wait_seconds: float = 0)
         try:
             until = time.monotonic() + wait_seconds
             while offer is None and time.monotonic() < until:
+                release_connection()
                 time.sleep(POLL_SECONDS)
                 offer, is_queued = _try_to_open(collection, user)
         finally:
@@ -167,6 +169,7 @@ def _command(name: str, rollout: int, attempt: int, command: Command, user: User
 
 def _send(address: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Return status and answer of a worker. Raises OSError."""
+    release_connection()
     connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
     try:
         connection.request("POST", f"{COMMANDS}/{path}", body, {"Authorization": f"Bearer {command_key()}"})

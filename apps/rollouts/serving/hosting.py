@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from apps.accounts.web_connections import release_connection
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError
 from apps.gym.serving.served_environment import CannotServe
@@ -51,6 +52,7 @@ class Host:
                 self._run(self._close(), CLOSE_SECONDS)
 
     def _run(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
+        release_connection()
         running = asyncio.run_coroutine_threadsafe(work, self._start())
         try:
             return running.result(seconds)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import orjson
-from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connection
 from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
+from apps.accounts.web_connections import run_query
 from apps.gym.traces.events import AgentEnd
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
@@ -131,8 +131,8 @@ class RolloutStream:
         """
         until = time.monotonic() + self._seconds
         quiet_since = time.monotonic()
-        self._reader = await sync_to_async(begin_reading)(collection=self._collection)
-        yield _line({"type": "collection", **await sync_to_async(self._read_ledger)()})
+        self._reader = await run_query(begin_reading, collection=self._collection)
+        yield _line({"type": "collection", **await run_query(self._read_ledger)})
         while True:
             look = await self._look(until)
             for rollout_id, task_id in look.fresh if look else []:
@@ -147,11 +147,11 @@ class RolloutStream:
                 yield HEARTBEAT
             await asyncio.sleep(LOOK_SECONDS if look else AWAY_SECONDS)
         for task_id in list(self._groups):
-            yield await sync_to_async(self._read_group)(task_id)
+            yield await run_query(self._read_group, task_id)
         self._is_settled = True
         if reason in {"time", "denied"} and not self._keep:
-            await sync_to_async(self._cancel)()
-        yield _line({"type": "end", "reason": reason, **await sync_to_async(self._read_end)()})
+            await run_query(self._cancel)
+        yield _line({"type": "end", "reason": reason, **await run_query(self._read_end)})
 
     def leave(self) -> None:
         """Cancel the rest of the collection when the reader leaves, unless it is kept or the reader may return.
@@ -174,21 +174,21 @@ class RolloutStream:
 
     async def _told(self, rollout_id: int, task_id: int) -> AsyncIterator[bytes]:
         if not self._grouped:
-            yield await sync_to_async(self._read_rollout)(rollout_id)
+            yield await run_query(self._read_rollout, rollout_id)
             return
         group = self._groups[task_id]
         group.append(rollout_id)
         if len(group) == self._collection.repeats:
-            yield await sync_to_async(self._read_group)(task_id)
+            yield await run_query(self._read_group, task_id)
 
     async def _look(self, until: float) -> _Look | None:
         """Return None while the database is unavailable. Raise its error once the stream's time is over."""
         try:
-            return await sync_to_async(self._read)()
+            return await run_query(self._read)
         except (OperationalError, InterfaceError):
             if time.monotonic() >= until:
                 raise
-            await sync_to_async(connection.close)()
+            await run_query(connection.close)
             return None
 
     def _read(self) -> _Look:
