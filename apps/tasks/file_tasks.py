@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -94,9 +94,17 @@ class FileTasks:
     cannot be read.
     """
 
-    def __init__(self, *, upload: Upload, stream: Readable, rejects: Rejects, counts: Counter[str]) -> None:
+    def __init__(
+        self,
+        *,
+        upload: Upload,
+        stream: Readable,
+        rejects: Rejects,
+        counts: Counter[str],
+        on_read: Callable[[], object],
+    ) -> None:
         self._upload, self._rejects, self._counts = upload, rejects, counts
-        self._file = open_rows(stream, filename=upload.filename, limits=upload_limits())
+        self._file = open_rows(stream, filename=upload.filename, limits=replace(upload_limits(), on_read=on_read))
         self._redactor = fresh_redactor()
         self._suspected = SuspectedCredentials(choice=upload.on_credential, redactor=self._redactor)
         environment = upload.dataset.environment

@@ -1,6 +1,7 @@
 """Store the tasks of a file in a version that stays invisible until it is published."""
 
 import hashlib
+import math
 import time
 from collections import Counter
 from typing import Any
@@ -50,7 +51,9 @@ class Loader:
         self._upserts = upload.mode == Upload.Mode.UPSERT
         self.rejects, self._seen = rejects, seen
         self.counts: Counter[str] = Counter()
-        self.tasks = FileTasks(upload=upload, stream=stream, rejects=rejects, counts=self.counts)
+        # Opening the file reads its first block.
+        self._last_heartbeat = math.inf
+        self.tasks = FileTasks(upload=upload, stream=stream, rejects=rejects, counts=self.counts, on_read=self._beat)
         self._keep_good = upload.on_error == Upload.OnError.SKIP
         self._base = Base(base)
         self._first_new = base.task_count if base else 0
@@ -59,7 +62,6 @@ class Loader:
         self.final_newline = True
         self.metrics = DatasetMetrics()
         self._chunk: list[FileTask] = []
-        self._last_heartbeat = time.monotonic()
         self._needs = fields_needed(upload.dataset.environment)
         self._verifies_here = upload.dataset.environment.verifies_here
         self._lacking: Counter[str] = Counter()
@@ -102,9 +104,9 @@ class Loader:
         DiskFull.
         """
         held = 0
+        self._last_heartbeat = time.monotonic()
         for candidate in self.tasks:
-            if time.monotonic() - self._last_heartbeat > HEARTBEAT_SECONDS:
-                self._check_and_report()
+            self._beat()
             if candidate is None:
                 continue
             self._chunk.append(candidate)
@@ -148,6 +150,11 @@ class Loader:
     def _is_refused(self) -> bool:
         """Return True if nothing will be stored, because a row was rejected. The rest is still validated."""
         return bool(self.rejects.count) and not self._keep_good
+
+    def _beat(self) -> None:
+        """Report every few seconds. Called for each row and each block, because a large file may have few rows."""
+        if time.monotonic() - self._last_heartbeat > HEARTBEAT_SECONDS:
+            self._check_and_report()
 
     def _check_and_report(self) -> None:
         process_exit.check()

@@ -138,9 +138,7 @@ def locked(cluster: Installation) -> Iterator[tuple[int, str]]:
         yield port, key
 
 
-def test_health_checks_answer_and_long_waits_are_refused_as_busy(
-    cluster: Installation, locked: tuple[int, str]
-) -> None:
+def test_health_checks_answer_and_long_waits_get_busy(cluster: Installation, locked: tuple[int, str]) -> None:
     port, key = locked
     health = [ask(port, path)[0] for path in ("/healthz", "/readyz")]
     began = time.monotonic()

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import time
+import zipfile
 from datetime import timedelta
 
 import orjson
@@ -355,3 +356,43 @@ def test_numbers_and_odd_keys_survive_being_mapped(dataset):
 def test_before_the_first_upload_there_is_no_file_to_delete(settings, tmp_path):
     settings.UPLOADS_DIR = tmp_path / "none"
     assert sweep_files() == 0
+
+
+@pytest.mark.parametrize("packing", ["plain", "zip"])
+def test_a_file_without_rows_reports_its_progress_and_stops_when_asked(dataset, monkeypatch, packing):
+    blank = b"\n" * 8 * 1024**2
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("rows.jsonl", blank)
+    content, filename = {"plain": (blank, "a.jsonl"), "zip": (packed.getvalue(), "a.zip")}[packing]
+    monkeypatch.setattr(version_loading, "HEARTBEAT_SECONDS", -1)
+    upload, places = store(dataset, content, filename=filename), []
+    touched = upload.touched_at
+
+    def leave_halfway():
+        found = Upload.objects.get(pk=upload.pk)
+        places.append(found.read_bytes)
+        assert found.touched_at >= touched
+        if found.read_bytes > len(blank) // 2:
+            raise process_exit.Leaving
+
+    monkeypatch.setattr(version_loading.process_exit, "check", leave_halfway)
+    assert load_queued_upload()
+    assert len(places) > 10
+    assert places == sorted(places)
+    upload.refresh_from_db()
+    assert (upload.state, upload.attempt, upload.lines) == (Upload.State.QUEUED, 0, 0)
+
+
+def test_a_cancelled_upload_without_rows_stops(dataset, monkeypatch):
+    monkeypatch.setattr(version_loading, "HEARTBEAT_SECONDS", -1)
+    upload, checks = store(dataset, b"a,b\n" + b",\n" * 4 * 1024**2, filename="a.csv"), []
+
+    def cancel():
+        checks.append(Upload.objects.filter(pk=upload.pk).update(state=Upload.State.FAILED))
+
+    monkeypatch.setattr(version_loading.process_exit, "check", cancel)
+    assert load_queued_upload()
+    assert len(checks) < 5
+    upload.refresh_from_db()
+    assert (upload.state, upload.version) == (Upload.State.FAILED, None)

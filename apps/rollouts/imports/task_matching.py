@@ -249,7 +249,7 @@ class StoredFiles:
             file.stream.seek(0)
             number = 0
             try:
-                content, _ = unpack(Counted(file.stream), upload_limits())
+                content, _ = unpack(Counted(file.stream, process_exit.check), upload_limits())
                 lines = LineReader(content, max_line_bytes=settings.MAX_LINE_BYTES)
                 for number, line in join_sessions(lines, self._wanted, max_bytes=settings.MAX_LINE_BYTES):
                     process_exit.check()

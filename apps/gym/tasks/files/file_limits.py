@@ -36,6 +36,8 @@ class Limits:
     """Folder in which a packed Parquet file is unpacked, or None for the system's temporary folder."""
     check_folder: Callable[[str], object] | None = None
     """Called with the folder while a file is unpacked to it. Raises if its disk has too little space."""
+    on_read: Callable[[], object] | None = None
+    """Called after each block of 256 KB or less, also where a file has no rows. May raise to stop reading."""
 
 
 class FileRefused(Exception):

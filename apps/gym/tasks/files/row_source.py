@@ -55,7 +55,7 @@ class OpenFile:
 
 def open_rows(stream: Readable, *, filename: str, limits: Limits) -> OpenFile:
     """Detect the format and open the file. Raises FileRefused, also later while the rows are read."""
-    source = Counted(stream)
+    source = Counted(stream, limits.on_read)
     content, packing = unpack(source, limits)
     start = content.peek()
     name = filename.lower().removesuffix(".gz").removesuffix(".zst")

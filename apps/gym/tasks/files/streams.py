@@ -3,7 +3,7 @@
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any, ClassVar
 
@@ -24,9 +24,10 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 class Counted:
     """Count bytes read, and allow to peek at the first block."""
 
-    def __init__(self, stream: Readable) -> None:
+    def __init__(self, stream: Readable, on_read: Callable[[], object] | None = None) -> None:
         self.stream = stream
         self.count = 0
+        self._on_read = on_read
         self._peeked = b""
 
     def peek(self) -> bytes:
@@ -42,6 +43,8 @@ class Counted:
         else:
             block = self.stream.read(size)
         self.count += len(block)
+        if self._on_read:
+            self._on_read()
         return block
 
     def as_file(self) -> IO[bytes] | None:
@@ -170,7 +173,7 @@ def unpack(packed: Counted, limits: Limits) -> tuple[Counted, str]:
     if not kind:
         return packed, ""
     unpacker: Readable = _Gunzip(packed) if kind == "gzip" else _Unzstd(packed)
-    content = Counted(Unpacked(packed, unpacker, limits))
+    content = Counted(Unpacked(packed, unpacker, limits), limits.on_read)
     if content.peek().startswith((GZIP, ZSTD)):
         raise FileRefused("packed_twice", "the file is compressed twice. Decompress it once")
     return content, kind

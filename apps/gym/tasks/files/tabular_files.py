@@ -1,6 +1,7 @@
 """CSV and TSV: the first record names the columns, and each further one becomes a JSON object of texts."""
 
 import csv
+import re
 from collections.abc import Iterator
 
 import orjson
@@ -27,21 +28,24 @@ class _Lines:
     Limited in size, and usable after an error.
     """
 
-    def __init__(self, lines: Iterator[tuple[int, bytes | BadRow]], limit: int) -> None:
-        self._lines, self._limit = lines, limit
-        self.number = 0
+    def __init__(self, reader: LineReader, limit: int, *, content: "re.Pattern[bytes]") -> None:
+        self._reader, self._lines, self._limit = reader, iter(reader), limit
+        self.content = content
+        """Matches what a record must contain. Lines without it are skipped before a record, but not within one."""
         self.began = 0
         self.size = 0
         self.head = b""
 
     def begin(self) -> None:
-        self.began, self.size, self.head = self.number + 1, 0, b""
+        self.began, self.size, self.head = 0, 0, b""
 
     def __iter__(self) -> "_Lines":
         return self
 
     def __next__(self) -> str:
-        self.number, line = next(self._lines)
+        self._reader.content = None if self.began else self.content
+        number, line = next(self._lines)
+        self.began = self.began or number
         if isinstance(line, BadRow):
             self.head = self.head or line.head
             raise _BadRecord("too_long", line.message)
@@ -61,13 +65,17 @@ class TableReader:
     """Rows as JSON, with the number of their first line. Empty cells are left out, because they have no value."""
 
     def __init__(self, stream: Readable, *, max_line_bytes: int, delimiter: str) -> None:
-        self._lines = _Lines(iter(LineReader(stream, max_line_bytes=max_line_bytes, blank=True)), max_line_bytes)
+        reader = LineReader(stream, max_line_bytes=max_line_bytes)
+        self._empty = rb"\r\n" + re.escape(delimiter.encode())
+        self._lines = _Lines(reader, max_line_bytes, content=re.compile(rb"[^\s" + self._empty + rb"]"))
         self._records = csv.reader(self._lines, delimiter=delimiter, strict=True)
         self.columns: list[str] = []
         """The names in the header, available after the first row was read."""
 
     def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
         columns = self.columns = self._header()
+        # Spaces are a value.
+        self._lines.content = re.compile(rb"[^" + self._empty + rb"]")
         while columns:
             self._lines.begin()
             try:

@@ -42,17 +42,24 @@ class ZipReader:
             try:
                 _check_directory(file)
                 with zipfile.ZipFile(file) as archive:
-                    yield from self._read(archive)
+                    yield from self._read(archive, file)
             except _ERRORS as error:
                 raise FileRefused("not_zip", f"the ZIP archive cannot be read: {cut(str(error), 200)}") from None
 
-    def _read(self, archive: zipfile.ZipFile) -> Iterator[tuple[int, bytes | BadRow]]:
+    def _read(self, archive: zipfile.ZipFile, file: IO[bytes]) -> Iterator[tuple[int, bytes | BadRow]]:
         name = _find_rows(archive)
         folder = posixpath.dirname(name)
         with archive.open(name) as member:
             packed = Counted(self._content)
             packed.count = archive.getinfo(name).compress_size
-            _, self._rows = self._open_rows(Counted(Unpacked(packed, member, self._limits)), name.lower())
+
+            def report() -> None:
+                # ZipFile reads the file past `content`, which counts the progress.
+                self._content.count = max(self._content.count, file.tell())
+                if self._limits.on_read:
+                    self._limits.on_read()
+
+            _, self._rows = self._open_rows(Counted(Unpacked(packed, member, self._limits), report), name.lower())
             for number, row in self._rows:
                 yield number, row if isinstance(row, BadRow) else self._with_images(archive, folder, row)
 
