@@ -10,10 +10,14 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import KeptAnswer, User
+from apps.accounts.process_names import has_ended, name_process
 from apps.gym.request_refusals import Refusal
 
 LOST_AFTER = timedelta(minutes=10)
-"""Without a response for this long, a request is considered lost, and the next one with its key replaces it."""
+"""Without a response for this long, a request is considered lost, and the next one with its key replaces it.
+
+At once if its process has ended, which only processes of the same machine and container can see.
+"""
 SWEPT_AT_ONCE = 1_000
 MAX_KEY_LENGTH = 128
 _KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
@@ -52,9 +56,14 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> KeptAnswer:
     Raise KeyReused and StillUnderWay.
     """
     forget_old(user=user, key=key)
+    held = KeptAnswer.objects.filter(user=user, key=key, status__isnull=True)
+    for pk, process in held.values_list("pk", "body"):
+        if has_ended(process):
+            held.filter(pk=pk, body=process).delete()
     try:
         with transaction.atomic():
-            return KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint)
+            # The body names the process until the response replaces it.
+            return KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint, body=name_process())
     except IntegrityError:
         earlier = KeptAnswer.objects.filter(user=user, key=key).first()
     if earlier is None:

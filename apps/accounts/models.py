@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.shared_columns import Dated
 from apps.accounts.stored_json import StoredJSONField
+from apps.accounts.user_names import find_mixed_alphabets, simplify_name
 
 
 class Role(models.TextChoices):
@@ -63,6 +64,18 @@ class User(AbstractUser):
         super().clean()
         if User.objects.filter(username__iexact=self.username).exclude(pk=self.pk).exists():
             raise ValidationError({"username": ValidationError("This user name is taken.", code="unique")})
+        # Accounts keep the names that they have.
+        if self._state.adding and (problem := self.find_look_alike()):
+            raise ValidationError({"username": ValidationError(problem, code="look_alike")})
+
+    def find_look_alike(self) -> str:
+        """Return why the user name could be mistaken for another one, or an empty string."""
+        if problem := find_mixed_alphabets(self.username):
+            return problem
+        wanted = simplify_name(self.username)
+        names = User.objects.values_list("username", flat=True)
+        alike = next((name for name in names if simplify_name(name) == wanted), None)
+        return "" if alike is None else f"It looks like the name of the user “{alike}”. Choose another one."
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):

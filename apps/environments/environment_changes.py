@@ -20,6 +20,9 @@ from apps.policies.policy_model_changes import KeyRequired
 from apps.policies.row_checks import lock_stored
 from apps.policies.secrets import encrypt_secret, hint_of
 
+USED_BY = {"base_url": OVER_HTTP, "builtin": (Adapter.BUILTIN,), "command": (Adapter.MCP_PROCESS,)}
+"""The adapters that use each field."""
+
 
 class EnvironmentChanged(Refusal, status=409, code="changed"):
     """Raised if the row to change was deleted."""
@@ -80,15 +83,12 @@ def _keep_key(environment: Environment, stored: Environment | None, api_key: str
 
 def _tidy(environment: Environment) -> None:
     environment.base_url = environment.base_url.strip().rstrip("/")
-    if environment.adapter not in OVER_HTTP:
-        environment.base_url = ""
-    if environment.adapter != Adapter.MCP_PROCESS:
-        environment.command = ""
-    elif environment.concurrency == DEFAULT_CONCURRENCY:
+    for name, adapters in USED_BY.items():
+        if environment.adapter not in adapters:
+            setattr(environment, name, "")
+    if environment.adapter == Adapter.MCP_PROCESS and environment.concurrency == DEFAULT_CONCURRENCY:
         # The default was not changed.
         environment.concurrency = min(DEFAULT_CONCURRENCY, settings.MCP_PROCESSES)
-    if environment.adapter != Adapter.BUILTIN:
-        environment.builtin = ""
     if environment.verifier is None:
         environment.verifier = {}
     if not (asks_for_judge(environment) or _rows_may_ask(environment) or environment.has_simulated_user):

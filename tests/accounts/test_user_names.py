@@ -7,7 +7,7 @@ from django.db import IntegrityError, connection, transaction
 from apps.accounts.models import Role
 from apps.accounts.sessions.known_devices import COOKIE, find_device
 from apps.accounts.sessions.sign_in_limits import TRIES_PER_NAME
-from apps.accounts.user_accounts import create_user
+from apps.accounts.user_accounts import create_user, edit_user
 from tests.accounts.test_sign_in_limits import device_of
 from tests.factories import make_user
 
@@ -51,3 +51,43 @@ def test_any_case_of_a_name_counts_for_the_same_account(client):
         name = "ADA" if number % 2 else "ada"
         assert client.post("/sign-in/", {"username": name, "password": "wrong"}).status_code == 422
     assert client.post("/sign-in/", {"username": "ada", "password": PASSWORD}).status_code == 429
+
+
+ADMIN = "\u0430dmin"
+"""With a Cyrillic letter."""
+
+
+@pytest.mark.parametrize(
+    ("existing", "name"),
+    [
+        ("admin", ADMIN),
+        ("other", ADMIN),
+        ("other", "\u03b1dmin"),
+        # All of its letters are Cyrillic.
+        ("ace", "\u0430\u0441\u0435"),
+        ("\u0430\u0441\u0435", "ACE"),
+        ("\u03c1\u03bf\u03c5", "pou"),
+        ("adm\u0131n", "admin"),
+    ],
+)
+def test_a_name_that_looks_like_another_is_refused(existing, name):
+    make_user(username=existing)
+    with pytest.raises(ValidationError) as refused:
+        create_user(username=name, by=None)
+    assert [problem.code for problem in refused.value.error_dict["username"]] == ["look_alike"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["\u043c\u0430\u0440\u0438\u044f", "\u03b4\u03b1\u03bd\u03b1\u03b7", "jos\u00e9", "\u738b-li", "ada.l+1@x_y"],
+)
+def test_names_of_one_alphabet_are_accepted(name):
+    make_user(username="admin")
+    assert create_user(username=name, by=None).username == name
+
+
+def test_an_account_with_such_a_name_can_be_changed():
+    person = make_user(username=ADMIN)
+    edit_user(person=person, role=Role.ANNOTATOR, by=None)
+    person.refresh_from_db()
+    assert person.role == Role.ANNOTATOR

@@ -1,5 +1,7 @@
 """`Idempotency-Key`: a repeated request has one effect and gets the first answer."""
 
+import os
+import subprocess
 from datetime import timedelta
 
 import pytest
@@ -10,6 +12,7 @@ from django.utils import timezone
 from apps.accounts.api_keys import create_api_key
 from apps.accounts.idempotent_requests import sweep_answers
 from apps.accounts.models import KeptAnswer, Role, User
+from apps.accounts.process_names import name_process
 from apps.api.framework.operation_schemas import KEY_PARAMETER
 from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Comment
@@ -105,6 +108,29 @@ def test_a_request_whose_process_was_lost_gives_its_key_back(engineer, rollout):
     assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
     KeptAnswer.objects.update(created_at=timezone.now() - timedelta(minutes=11))
     assert say(engineer, rollout).status_code == 201
+
+
+def test_the_key_of_a_process_that_has_ended_is_free_at_once(engineer, rollout):
+    with subprocess.Popen(["sleep", "60"]) as other:
+        process = name_process(other.pid)
+        assert say(engineer, rollout).status_code == 201
+        KeptAnswer.objects.update(status=None, body=process)
+        assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
+        other.kill()
+    assert say(engineer, rollout).status_code == 201
+    # Another process has the same number now, or it ran before the machine started.
+    number = process.split()[2]
+    for later in (f"{process}0", process.replace(number, str(os.getpid()), 1)):
+        KeptAnswer.objects.update(status=None, body=later)
+        assert say(engineer, rollout).status_code == 201
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_process_of_another_machine_or_container_may_be_alive(engineer, rollout, part):
+    say(engineer, rollout)
+    parts = name_process().split()
+    KeptAnswer.objects.update(status=None, body=" ".join([*parts[:part], "other", *parts[part + 1 : 3], "1"]))
+    assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
 
 
 def test_answers_are_kept_for_a_day_and_swept_afterwards(engineer, rollout, settings):

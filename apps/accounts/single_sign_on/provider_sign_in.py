@@ -17,6 +17,7 @@ from apps.accounts.sessions.browser_sessions import end_sessions_of
 from apps.accounts.sign_in import SignInRefused
 from apps.accounts.single_sign_on.group_roles import find_role, groups_of
 from apps.accounts.user_accounts import create_user
+from apps.accounts.user_names import find_mixed_alphabets, simplify_name
 
 _NAME_LENGTH = 150
 _EMAIL_LENGTH = 254
@@ -91,7 +92,7 @@ def _name_of(claims: dict[str, Any]) -> str:
     """Return a valid user name from the claims."""
     given = (claims.get(name) for name in ("preferred_username", "email", "sub"))
     names = (_NOT_IN_NAMES.sub("-", _without_accents(one)).strip("-") for one in given if isinstance(one, str))
-    return next(filter(None, names), "user")[:_NAME_LENGTH]
+    return next((one for one in names if one and not find_mixed_alphabets(one)), "user")[:_NAME_LENGTH]
 
 
 def _without_accents(text: str) -> str:
@@ -100,9 +101,10 @@ def _without_accents(text: str) -> str:
 
 
 def _free_name(wanted: str) -> str:
-    """Return the name, with a number if another account has it. Case counts as no difference."""
+    """Return the name, with a number if another account has it, or one that looks alike."""
     name, number = wanted, 1
-    while User.objects.filter(username__iexact=name).exists():
+    taken = {simplify_name(one) for one in User.objects.values_list("username", flat=True)}
+    while simplify_name(name) in taken:
         number += 1
         suffix = f"-{number}"
         name = f"{wanted[: _NAME_LENGTH - len(suffix)]}{suffix}"

@@ -1,5 +1,7 @@
 """Environments: tools, state and verifier of the tasks."""
 
+from typing import Any
+
 import django_filters
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -15,7 +17,7 @@ from apps.api.environments.manual_attempt_actions import (
 from apps.api.framework.base_viewsets import SlugViewSet, operation
 from apps.api.framework.query_filters import WordsFilter
 from apps.api.policy_models.breaker_serializers import ServerSerializer
-from apps.environments.environment_changes import save_environment
+from apps.environments.environment_changes import USED_BY, save_environment
 from apps.environments.environment_health import probe_environment
 from apps.environments.manual_attempts import play_session
 from apps.environments.models import Adapter, Environment
@@ -84,6 +86,15 @@ class EnvironmentSerializer(ServerSerializer):
             "probe_due_at",
             "survey",
         ]
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse the address of another adapter, which would be dropped."""
+        adapter = attrs.get("adapter") or (self.instance or Environment()).adapter
+        problem = f"The adapter {adapter} does not use this field. Leave it empty, or choose another adapter."
+        unused = [name for name, adapters in USED_BY.items() if attrs.get(name, "").strip() and adapter not in adapters]
+        if unused:
+            raise serializers.ValidationError(dict.fromkeys(unused, problem))
+        return attrs
 
 
 class EnvironmentFilter(django_filters.FilterSet):

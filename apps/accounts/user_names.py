@@ -1,0 +1,28 @@
+"""Find user names that look like the name of another user."""
+
+import unicodedata
+
+_ALIKE = str.maketrans(
+    "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d\u04bb\u04cf"
+    "\u03b1\u03b3\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u2113",
+    "abekmhopctyxsijdqwhlayikvoptuxiagl",
+)
+"""Letters of Cyrillic, Greek and phonetic script, and the Latin letters that they look like."""
+
+
+def simplify_name(name: str) -> str:
+    """Return the name with letters that look alike made equal. Equal results look alike."""
+    return unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+
+
+def find_mixed_alphabets(name: str) -> str:
+    """Return why the name mixes alphabets, or an empty string."""
+    first = ""
+    for letter in name:
+        alphabet = unicodedata.name(letter, "").partition(" ")[0] if letter.isalpha() else ""
+        if alphabet not in ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"):
+            continue
+        if first and alphabet != first:
+            return f"The letter “{letter}” is {alphabet.title()}, but others are {first.title()}. Use one alphabet."
+        first = alphabet
+    return ""
