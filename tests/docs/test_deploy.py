@@ -147,7 +147,8 @@ def names_of_metrics() -> set[str]:
     fleet = Fleet([], 0.0, {}, 0, 0.0, [], [], None)  # type: ignore[arg-type]
     counters = {count.shown for count in COUNTS}
     exposed = {family.name + ("_total" if family.name in counters else "") for family in expose(fleet)}
-    return exposed | {family.name for family in REGISTRY.collect() if family.name.startswith("gymweb_")}
+    own = [family for family in REGISTRY.collect() if family.name.startswith("gymweb_")]
+    return exposed | {family.name + ("_total" if family.type == "counter" else "") for family in own}
 
 
 def test_the_formula_of_connections_counts_every_kind_of_background_job():
