@@ -11,6 +11,7 @@ from apps.accounts.audit_log import describe, record
 from apps.agents.models import Agent
 from apps.gym.boxes.command_spec import find_spec_problems
 from apps.gym.boxes.mounts import find_mount_problem
+from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
@@ -59,7 +60,7 @@ def _find_server_problem(agent: Agent) -> str:
     if agent.kind != Agent.Kind.SERVER:
         return "Only agent servers have an address." if agent.server_url else ""
     try:
-        OutboundPolicy(settings.OUTBOUND_ALLOW).parse(agent.server_url)
+        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), agent.server_url)
     except (OutboundRefused, ValueError) as refused:
         return f"Give the address of the agent server, for example http://10.0.0.5:8102. {refused}"
     return ""

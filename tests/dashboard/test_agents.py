@@ -6,6 +6,7 @@ from django.urls import reverse
 
 from apps.accounts.models import AuditEntry
 from apps.agents.models import Agent
+from apps.gym.calls import lookups
 from tests.factories import make_agent, make_collection
 
 HTMX = {"HX-Request": "true"}
@@ -172,13 +173,31 @@ def test_an_agent_server_is_saved_with_its_address(pages: Client):
 
 @pytest.mark.parametrize(
     ("kind", "url"),
-    [("agent_server", ""), ("agent_server", "ftp://192.0.2.7"), ("builtin", "http://agents.example.com:8102")],
+    [
+        ("agent_server", ""),
+        ("agent_server", "ftp://192.0.2.7"),
+        ("agent_server", "http://127.1:9571"),
+        ("agent_server", "http://agents.example.com/\u00a0v1"),
+        ("builtin", "http://agents.example.com:8102"),
+    ],
 )
 def test_a_wrong_address_of_an_agent_server_is_named(pages: Client, kind: str, url: str):
     given = {**GIVEN, "kind": kind, "server_url": url}
     reply = pages.post(reverse("dashboard:agent_create"), given, headers=HTMX)
     assert reply.status_code == 422
     assert list(reply.context["form"].errors) == ["server_url"]
+
+
+def test_the_name_of_an_agent_server_is_resolved_on_saving(pages: Client, monkeypatch, settings):
+    settings.OUTBOUND_ALLOW = []
+    asked = []
+    monkeypatch.setattr(lookups, "look_up", lambda host, port: asked.append((host, port)) or ["127.0.0.1"])
+    given = {**GIVEN, "kind": "agent_server", "server_url": "http://0x7f000001:9571", "server_route": "run"}
+    reply = pages.post(reverse("dashboard:agent_create"), given, headers=HTMX)
+    assert (reply.status_code, asked) == (422, [("0x7f000001", 9571)])
+    assert "GYMWEB_OUTBOUND_ALLOW" in reply.context["form"].errors["server_url"][0]
+    settings.OUTBOUND_ALLOW = ["0x7f000001:9571"]
+    assert pages.post(reverse("dashboard:agent_create"), given).status_code == 302
 
 
 @pytest.mark.parametrize(("kind", "label"), [("builtin", "Built-in loop"), ("external", "External agent")])

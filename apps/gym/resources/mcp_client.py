@@ -16,7 +16,7 @@ from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput, failed_call, output_with_images
-from apps.gym.traces.items import Tool, dump_json
+from apps.gym.traces.items import Tool, dump_json, encode_json
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -371,7 +371,7 @@ def _text_of(result: Any) -> str:
     """Return text for the model: text content unchanged, an outline of other content, or else the structured result."""
     parts = [_text_of_part(part) for part in result.content]
     if not parts and result.structured_content is not None:
-        return dump_json(result.structured_content)
+        return encode_json(result.structured_content).decode()
     return "\n".join(parts)
 
 

@@ -1,11 +1,10 @@
 """Resource servers over HTTP: NeMo Gym's protocol, with one session and its cookies per attempt."""
 
 import asyncio
+import json
 import re
 from typing import Any
 from urllib.parse import quote
-
-import orjson
 
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
@@ -41,7 +40,7 @@ from apps.gym.resources.server_survey import (
 from apps.gym.resources.verify_bodies import read_reward
 from apps.gym.rewards import Reward
 from apps.gym.tasks.parameters import find_item_problem
-from apps.gym.traces.items import Item, TaskRow, Tool, encode_json
+from apps.gym.traces.items import Item, TaskRow, Tool, encode_json, parse_json
 
 _MAX_TOOL_NAME = 256
 TOOL_ERROR = "X-GymWeb-Tool-Error"
@@ -98,8 +97,8 @@ class HttpSession(CallerSession):
         if self._mcp is not None or not isinstance(given, str) or not given.strip():
             return super().read_arguments(given)
         try:
-            return orjson.loads(given)
-        except orjson.JSONDecodeError:
+            return parse_json(given)
+        except json.JSONDecodeError:
             return load_arguments(given)  # also accepts NaN
 
     async def call_tool(self, name: str, arguments: Any) -> ToolOutput:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-import orjson
 
 from apps.gym.image_data import ImageRefused, read_data_url
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, read_json
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, parse_json, read_json
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +104,8 @@ class Session:
         if isinstance(given, dict):
             return given
         try:
-            parsed = orjson.loads(given) if isinstance(given, str) and given.strip() else {}
-        except orjson.JSONDecodeError:
+            parsed = parse_json(given) if isinstance(given, str) and given.strip() else {}
+        except json.JSONDecodeError:
             load_arguments(str(given))  # raises the error to show
             raise  # for NaN and lone surrogates, which `load_arguments` accepts
         if not isinstance(parsed, dict):

@@ -1,6 +1,7 @@
 """Conversation items: the OpenAI Responses shapes, kept as plain JSON objects so that no unknown field is lost."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NoReturn, TypedDict
 
@@ -18,6 +19,7 @@ TaskRow = dict[str, Any]
 
 TEXT_SEPARATOR = "\n\n"
 """Separator of the text items of a turn when they are joined into the single text of a chat message."""
+_LONG_INTEGER = re.compile(r"\d{19}")
 
 
 class TokenUsage(TypedDict, total=False):
@@ -53,7 +55,10 @@ def function_calls(items: list[Item]) -> list[Item]:
 def call_arguments(call: Item) -> dict[str, Any] | None:
     """Return the arguments of a call, {} for an empty text, or None if they are not a JSON object."""
     arguments = call.get("arguments") or {}
-    parsed = read_json(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
+    try:
+        parsed = parse_json(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
+    except ValueError:
+        return None
     return parsed if isinstance(parsed, dict) else None
 
 
@@ -141,6 +146,15 @@ def input_items(row: TaskRow) -> list[Item]:
     if isinstance(prompt, str):
         return [message("user", prompt)] if prompt.strip() else []
     return list(prompt)
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text. Integers of any size stay exact. Raises ValueError."""
+    value = orjson.loads(text)  # rejects NaN and lone surrogates, but turns integers beyond 64 bits into floats
+    try:
+        return json.loads(text) if _LONG_INTEGER.search(text) else value
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def read_json(text: str | bytes, default: Any = None) -> Any:

@@ -17,10 +17,10 @@ from apps.gym.traces.items import (
     TaskRow,
     Tool,
     assistant_text,
+    call_arguments,
     dump_json,
     function_calls,
     last_assistant_text,
-    read_json,
 )
 from apps.gym.written.typed_tools import WrittenTool, describe_tool
 
@@ -95,8 +95,8 @@ class Attempted(msgspec.Struct, frozen=True):
 
 
 def _arguments(given: object) -> dict[str, Any] | str:
-    read = read_json(given) if isinstance(given, str) else given
-    return read if isinstance(read, dict) else str(given)
+    read = call_arguments({"arguments": given}) if given else None
+    return str(given) if read is None else read
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -81,6 +81,18 @@ def test_arguments_that_are_no_object_are_sent_as_nemo_gym_sends_them(given):
     assert answers.bodies("lookup") == [json.loads(given)]
 
 
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**40 + 1])
+def test_integers_beyond_64_bits_reach_a_tool_unchanged(number):
+    answers = Answers(seed_session={}, lookup=(200, f'{{"id":{number}}}', {}))
+
+    async def step(session):
+        return await session.call_tool("lookup", session.read_arguments(f'{{"id": {number}}}'))
+
+    assert seed_and(step, answers) == ToolOutput(text=f'{{"id":{number}}}')
+    [given] = answers.bodies("lookup")
+    assert (given, type(given["id"])) == ({"id": number}, int)
+
+
 def test_malformed_arguments_are_not_sent_and_get_the_error_text_of_nemo_gym():
     async def step(session):
         with pytest.raises(ValueError, match="JSONDecodeError") as malformed:

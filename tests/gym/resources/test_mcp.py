@@ -92,6 +92,13 @@ def test_a_tool_is_called_and_its_text_is_the_output(way):
     assert in_session(calling("add", {"a": 2, "b": 3}), **way) == ToolOutput(text="5")
 
 
+def test_integers_beyond_64_bits_reach_a_tool_unchanged(way):
+    async def doing(session):
+        return await session.call_tool("add", session.read_arguments(f'{{"a": {2**64}, "b": 1}}'))
+
+    assert in_session(doing, **way) == ToolOutput(text=str(2**64 + 1))
+
+
 def test_images_of_a_tool_are_parts_of_its_output(way):
     output = in_session(calling("draw"), **way)
     parts = [{"type": "input_text", "text": "A dot:"}, {"type": "input_image", "image_url": png_url()}]
