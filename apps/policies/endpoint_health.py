@@ -76,5 +76,7 @@ def _summary(checkup: Checkup) -> str:
         return failures[0].message + more
     if len(checkup.checks) == 1:
         return checkup.checks[0].message
+    if unchecked := next((c.message for c in checkup.checks if c.name == "tool_call" and c.status != "ok"), ""):
+        return f"The endpoint responds. {unchecked}"
     tokens = " and returns token IDs" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
     return f"The endpoint responds, has the model and calls tools{tokens}."

@@ -297,8 +297,52 @@ def test_a_missing_model_is_named_with_the_available_ones(server):
 )
 def test_errors_are_explained(server, answer, message):
     server.answers["/v1/models"] = answer
+    server.answers["/v1/chat/completions"] = 400, {}
     health, told = probe(server)
     assert (health, message in told) == (Health.UNHEALTHY, True)
+
+
+@pytest.mark.parametrize("answer", [(404, b"{}"), (500, b"{}"), (200, b""), (200, b"<html>")])
+def test_a_server_without_a_list_of_models_is_healthy_if_the_call_is_served(server, answer):
+    server.answers["/v1/models"] = answer
+    stored = check(server)
+    assert (stored.health, dict(states(stored))["model"]) == (Health.HEALTHY, "not_applicable")
+    assert message_of(stored, "model").startswith("The list of models failed, but the call below was served.")
+
+
+def test_one_server_of_several_without_a_list_is_unhealthy_because_only_one_gets_the_call(server):
+    server.answers["/v1/models"] = 500, b"{}"
+    own = f"http://127.0.0.1:{server.server_port}/v1"
+    assert check(server, more_base_urls=[own]).health == Health.UNHEALTHY
+
+
+@pytest.mark.parametrize(
+    ("body", "health", "status"),
+    [
+        ({"error": {"message": "slow down"}}, Health.HEALTHY, "not_applicable"),
+        ({"error": {"message": "no credit", "code": "insufficient_quota"}}, Health.UNHEALTHY, "failed"),
+    ],
+)
+def test_a_passing_429_is_told_from_a_used_up_quota(server, body, health, status):
+    server.answers["/v1/chat/completions"] = 429, body
+    stored = check(server)
+    assert (stored.health, dict(states(stored))["tool_call"]) == (health, status)
+    throttled = "The endpoint responds. Not checked: the endpoint throttles calls for now."
+    assert stored.health_message.startswith(throttled) == (health == Health.HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("models", "length"),
+    [
+        ([{"id": "qwen3", "meta": {"n_ctx": 4096, "n_ctx_train": 32768}}], 4096),
+        ([{"id": "base", "max_model_len": 640}, {"id": "qwen3", "parent": "base", "max_model_len": None}], 640),
+        ([{"id": "qwen3", "parent": "gone"}], None),
+        ([{"id": "qwen3", "meta": {"n_ctx": "4096"}}], None),
+    ],
+)
+def test_the_context_of_llama_cpp_and_of_an_adapter_is_read(server, models, length):
+    server.answers["/v1/models"] = 200, {"data": models}
+    assert check(server).capabilities.get("max_model_len") == length
 
 
 def test_a_refused_key_is_told_from_a_missing_one_and_shown_nowhere(server):
