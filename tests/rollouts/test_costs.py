@@ -11,7 +11,7 @@ from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.api.conftest import client_of
 from tests.dashboard.pages import signed_in
-from tests.factories import make_agent, make_dataset, make_policy_model, make_row
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_row
 from tests.rollouts.work import serve_chat
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -28,12 +28,16 @@ def quick_engine(settings):
     settings.WORKER_BACKGROUND_JOBS, settings.OUTBOUND_ALLOW = [], ["127.0.0.1"]
 
 
-def collect(*, rows, sampling=None, agent=None, model=None, usage=USAGE, finish="stop", limits=None, **fields):
+def collect(
+    *, rows, sampling=None, agent=None, model=None, usage=USAGE, finish="stop", limits=None, failing=(), **fields
+):
     """A finished collection, and the bodies that its endpoint was sent. `usage` may be a list: one for each call."""
     bodies = []
 
     async def answer(request):
         bodies.append(await request.json())
+        if len(bodies) - 1 in failing:
+            return web.Response(status=500)
         spoken = {"role": "assistant", "content": "\\boxed{4}"}
         choice = {"index": 0, "finish_reason": finish, "message": spoken}
         told = usage[len(bodies) - 1] if isinstance(usage, list) else usage
@@ -152,3 +156,48 @@ def test_a_servers_own_finish_reason_is_in_the_trace():
     assert (call.finish_reason, call.server_finish_reason) == ("stop", "eos_token")
     page = signed_in("viewer").get(f"/rollouts/{collection.rollouts.get().pk}/").text
     assert "eos_token" in page
+
+
+def test_retried_calls_are_counted_on_the_rollout_the_collection_and_their_pages():
+    rows = [make_row(f"What is {number} + 1?") for number in range(4)]
+    collection, bodies = collect(rows=rows, failing={0, 1, 2})
+    counts = sorted(Rollout.objects.values_list("retried_calls", flat=True))
+    # Which calls fail depends on their order: a call that fails twice is one retried call.
+    assert (len(bodies), collection.retried, sum(counts)) == (7, 0, collection.retried_calls)
+    assert 1 <= collection.retried_calls <= 3
+    assert set(counts) == {0, 1}
+    api, pages = client_of("viewer"), signed_in("viewer")
+    assert api.get(f"/api/v1/collections/{collection.pk}/").json()["retried_calls"] == collection.retried_calls
+    shown = api.get(f"/api/v1/rollouts/?collection={collection.pk}").json()["results"]
+    assert sorted(each["retried_calls"] for each in shown) == counts
+    assert f"Retried calls</dt><dd>{collection.retried_calls}<" in pages.get(f"/collections/{collection.pk}/").text
+    retried = Rollout.objects.get(pk=max(shown, key=lambda each: each["retried_calls"])["id"])
+    assert "Retried calls</dt><dd>1<" in pages.get(f"/rollouts/{retried.pk}/").text
+
+
+@pytest.mark.parametrize(("price", "cost", "told"), [(0.0, None, "–</span>"), (1_000.0, 1.0, "$1.00")])
+def test_a_cost_without_prices_is_unknown_and_never_zero(price, cost, told):
+    collection, _ = collect(rows=[make_row()], input_price=price)
+    rollout = Rollout.objects.get()
+    api, pages = client_of("viewer"), signed_in("viewer")
+    for url in (f"/api/v1/collections/{collection.pk}/", f"/api/v1/rollouts/{rollout.pk}/"):
+        assert api.get(url).json()["cost"] == cost
+    [row] = api.get("/api/v1/collections/matrix/").json()["rows"]
+    assert row["cost"] == cost
+    alike = {"dataset": collection.dataset, "policy_model": collection.policy_model}
+    other = make_collection(**alike, input_tokens=10, cost=price / 1_000.0)
+    for url in (
+        "/collections/",
+        f"/collections/compare/?a={collection.pk}&b={other.pk}",
+        "/matrix/",
+        f"/rollouts/?collection={collection.pk}&columns=cost",
+        f"/rollouts/{rollout.pk}/",
+    ):
+        page = pages.get(url).text
+        assert (url, told in page, "$0.00" in page) == (url, True, False)
+        assert ("the model has no prices" in page) == (cost is None)
+
+
+def test_a_scripted_model_costs_nothing():
+    collection = make_collection(input_tokens=10, policy_model=make_policy_model())
+    assert collection.known_cost == 0.0

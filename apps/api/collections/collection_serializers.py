@@ -27,6 +27,12 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
         help_text="SHA-256 of the resolved configuration. Collections with the same digest ran with the same settings.",
     )
     mean_reward = serializers.FloatField(read_only=True, allow_null=True)
+    cost = serializers.FloatField(
+        source="known_cost",
+        read_only=True,
+        allow_null=True,
+        help_text="USD of all finished attempts, judge included; null if the models have no prices.",
+    )
 
     class Meta:
         model = Collection
@@ -68,6 +74,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "output_tokens",
             "judge_tokens",
             "calls_without_usage",
+            "retried_calls",
             "cost",
             "created_at",
             "started_at",
@@ -78,7 +85,8 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
 CHANGING_FIELDS = frozenset(
     {
         "total", "completed", "failed", "cancelled", "retried", "rewarded", "mean_reward", "input_tokens",
-        "output_tokens", "judge_tokens", "calls_without_usage", "cost", "started_at", "finished_at", "held_back_by",
+        "output_tokens", "judge_tokens", "calls_without_usage", "retried_calls", "cost", "started_at", "finished_at",
+        "held_back_by",
     }
 )  # fmt: skip
 """Fields that change by themselves while a collection runs."""

@@ -37,7 +37,7 @@ class PlanSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 @record_serializer(
     Estimate,
-    cost="USD at current prices; 0 if the model has no prices.",
+    cost="USD at current prices; null if the model has no prices.",
     seconds="Null until a similar collection has run.",
     basis="Basis of the estimate.",
     based_on="Collections used for the estimate.",

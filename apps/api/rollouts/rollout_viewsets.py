@@ -5,6 +5,7 @@ from typing import Any
 
 import django_filters
 import orjson
+from django.db.models import Prefetch
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -24,7 +25,7 @@ from apps.api.rollouts.step_actions import ATTEMPT, FROM_ZERO, MAX_NUMBER, StepA
 from apps.api.rollouts.step_actions import QUERY_PARAMETERS as STEPS
 from apps.gym.traces.items import dump_json
 from apps.rollouts.metrics.attempt_history import OUTCOMES, PastAttempt, read_attempts
-from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import FilterRefused, Term, Text
 from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 from apps.rollouts.search.filters.filter_sql import filter_rollouts
@@ -54,6 +55,9 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
         help_text="Number of redacted credentials by kind.",
     )
 
+    cost = serializers.FloatField(
+        source="known_cost", read_only=True, allow_null=True, help_text="USD; null if the models have no prices."
+    )
     outcome = serializers.CharField(
         read_only=True, help_text="Stop reason, error kind, `masked` or `cancelled`; empty until the rollout has ended."
     )
@@ -87,6 +91,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "judge_calls",
             "judge_tokens",
             "calls_without_usage",
+            "retried_calls",
             "cost",
             "duration",
             "started_at",
@@ -185,7 +190,9 @@ _UNINDEXED = (
 
 
 class RolloutViewSet(StepActions, RowViewSet):
-    queryset = Rollout.objects.all()
+    queryset = Rollout.objects.prefetch_related(
+        Prefetch("collection", Collection.objects.select_related("policy_model").defer("snapshot", "prompt_template"))
+    )
     serializer_class = RolloutSerializer
     filterset_class = RolloutFilter
     permissions = {

@@ -38,6 +38,14 @@ register = template.Library()
 for each in (duration, number, fixed, interval_end, delta, signed, usd, in_unit, size, percent):
     register.filter(each)
 
+
+@register.filter
+def cost(amount: float | None) -> str:
+    """Format a cost in USD, and an unknown one as a dash with its reason."""
+    return usd(amount) if amount is not None else format_html('<span class="muted" title="{}">–</span>', _NO_PRICES)
+
+
+_NO_PRICES = "unknown: the model has no prices"
 _GOOD = {
     "healthy",
     "closed",

@@ -224,7 +224,7 @@ def _facts(rollouts: list[Rollout]) -> list[Outcome]:
         Outcome("Input tokens", [rollout.input_tokens for rollout in rollouts], "count"),
         Outcome("Output tokens", [rollout.output_tokens for rollout in rollouts], "count"),
         Outcome("Duration", [rollout.duration for rollout in rollouts], "duration"),
-        Outcome("Cost", [rollout.cost for rollout in rollouts], "usd"),
+        Outcome("Cost", [rollout.known_cost for rollout in rollouts], "usd"),
         Outcome("Model", [rollout.collection.policy_model.name for rollout in rollouts]),
         Outcome("Version", [rollout.model_version or None for rollout in rollouts]),
     ]

@@ -49,6 +49,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     judge_calls: int = 0
     judge_tokens: int = 0
     calls_without_usage: int = 0
+    retried_calls: int = 0
     sampled_tokens: int = 0
     trainable_tokens: int = 0
     cost: float = 0.0
@@ -95,6 +96,7 @@ _COLUMNS = {
     "judge_calls": "int",
     "judge_tokens": "int",
     "calls_without_usage": "int",
+    "retried_calls": "int",
     "sampled_tokens": "int",
     "trainable_tokens": "int",
     "cost": "double precision",
@@ -138,7 +140,7 @@ _POSTGRES_END = _END.format(
 )
 _COUNTERS: dict[str, float] = {
     **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
-    **dict.fromkeys(["input_tokens", "output_tokens", "judge_tokens"], 0),
+    **dict.fromkeys(["retried_calls", "input_tokens", "output_tokens", "judge_tokens"], 0),
     **dict.fromkeys(["cost", "reward_sum"], 0.0),
 }
 # Written by hand, because compiling the ORM's statement takes longer than running it. It returns True if the collection
@@ -243,6 +245,7 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
         total["output_tokens"] += end.output_tokens
         total["judge_tokens"] += end.judge_tokens
         total["calls_without_usage"] += end.calls_without_usage
+        total["retried_calls"] += end.retried_calls
         total["cost"] += end.cost
         if end.reward is not None:
             total["rewarded"] += 1

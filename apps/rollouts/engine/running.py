@@ -89,6 +89,7 @@ class RolloutStats(msgspec.Struct):
     judge_cached_tokens: int = 0
     judge_cache_write_tokens: int = 0
     calls_without_usage: int = 0
+    retried_calls: int = 0
     sampled_tokens: int = 0
     trainable_tokens: int = 0
     model_time: float = 0.0
@@ -119,6 +120,7 @@ class RolloutStats(msgspec.Struct):
                 self.cached_tokens += event.usage.get("cached_tokens", 0)
                 self.cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
+                self.retried_calls += event.retries > 0
                 if event.tokens is not None:
                     self._count_tokens(event, event.tokens)
             case ToolResult():
@@ -137,6 +139,7 @@ class RolloutStats(msgspec.Struct):
                 self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
                 self.judge_cache_write_tokens += event.usage.get("cache_write_tokens", 0)
                 self.calls_without_usage += lacks_usage(event)
+                self.retried_calls += event.retries > 0
 
     def _count_tokens(self, event: ModelCall, tokens: bytes) -> None:
         sampled = _count_sampled(tokens)
@@ -377,6 +380,7 @@ def _usage(claim: Claim, stats: RolloutStats, setting: Setting | None) -> dict[s
         "judge_calls": _count(stats.judge_calls),
         "judge_tokens": _count(stats.judge_input_tokens + stats.judge_output_tokens),
         "calls_without_usage": _count(stats.calls_without_usage),
+        "retried_calls": _count(stats.retried_calls),
         "cost": stats.cost(setting),
         "model_version": stats.model_version,
     }

@@ -72,6 +72,7 @@ class MatrixRow:
     """A model or version with a cell for each column.
 
     `cost` (USD) and `duration` (seconds) are means per completed rollout, averaged over the collections of the row.
+    `cost` is None if the cost of a collection of the row is unknown.
     `trend` has the mean rewards of the model on the first dataset with collections, oldest first; `trend_dataset` is
     its slug. `mean` is the mean of the cells of a suite, in which each dataset counts the same; None if a cell has no
     value.
@@ -235,12 +236,12 @@ def _figure(spec: MatrixSpec, contrast: LabelContrast) -> PairedMean:
     return contrast.pass_at_k if spec.k else contrast.reward
 
 
-def _read_costs(chosen: _Chosen) -> dict[int, tuple[float, float]]:
-    """Return the mean cost and duration of a completed rollout by collection."""
-    ids = {each.pk for row in chosen.latest.values() for each in row.values()}
-    rows = Rollout.objects.filter(collection__in=ids).completed().order_by()
+def _read_costs(chosen: _Chosen) -> dict[int, tuple[float | None, float]]:
+    """Return the mean cost, None if unknown, and duration of a completed rollout by collection."""
+    collections = {each.pk: each for row in chosen.latest.values() for each in row.values()}
+    rows = Rollout.objects.filter(collection__in=collections).completed().order_by()
     means = rows.values_list("collection").annotate(Avg("cost"), Avg("duration"))
-    return {pk: (cost, duration) for pk, cost, duration in means}
+    return {pk: (None if collections[pk].known_cost is None else cost, took) for pk, cost, took in means}
 
 
 def _row(
@@ -248,12 +249,13 @@ def _row(
     chosen: _Chosen,
     columns: Sequence[str],
     cells: list[MatrixCell],
-    costs: Mapping[int, tuple[float, float]],
+    costs: Mapping[int, tuple[float | None, float]],
     *,
     has_mean: bool,
 ) -> MatrixRow:
     collections = chosen.latest[name]
     found = [costs[each.pk] for each in collections.values() if each.pk in costs]
+    known = [cost for cost, _ in found if cost is not None]
     model, _, version = name.partition(_SEPARATOR)
     values = [cell.value for cell in cells if cell.value is not None]
     # A row has at least one collection, and so a trend.
@@ -263,7 +265,7 @@ def _row(
         model=model,
         version=version,
         cells=cells,
-        cost=fmean(cost for cost, _ in found) if found else None,
+        cost=fmean(known) if known and len(known) == len(found) else None,
         duration=fmean(duration for _, duration in found) if found else None,
         trend=chosen.trends[model, shown],
         trend_dataset=shown,

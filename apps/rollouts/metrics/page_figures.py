@@ -55,6 +55,7 @@ COUNTERS = (
     "output_tokens",
     "judge_tokens",
     "calls_without_usage",
+    "retried_calls",
     "cost",
 )
 STATE = ("state", "pause_reason", "started_at", "finished_at")

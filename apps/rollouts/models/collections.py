@@ -171,6 +171,9 @@ class Collection(models.Model):
     calls_without_usage = models.BigIntegerField(
         default=0, help_text="Replies without token counts; limits and cost leave them out"
     )
+    retried_calls = models.BigIntegerField(
+        default=0, db_default=0, help_text="Calls of the policy model and the judge that needed more than one try"
+    )
     cost = models.FloatField(default=0.0, help_text="USD of all finished attempts, judge included")
 
     created_by = models.ForeignKey(
@@ -259,6 +262,12 @@ class Collection(models.Model):
     @property
     def mean_reward(self) -> float | None:
         return self.reward_sum / self.rewarded if self.rewarded else None
+
+    @property
+    def known_cost(self) -> float | None:
+        """Return the cost, or None if tokens were used and no model had prices."""
+        has_used = self.input_tokens or self.output_tokens or self.judge_tokens
+        return None if has_used and not self.cost and not self.policy_model.is_scripted else self.cost
 
     @property
     def is_finished(self) -> bool:

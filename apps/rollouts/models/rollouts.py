@@ -106,6 +106,9 @@ class Rollout(models.Model):
     calls_without_usage = models.PositiveIntegerField(
         default=0, help_text="Replies without token counts; limits and cost leave them out"
     )
+    retried_calls = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Calls of the policy model and the judge that needed more than one try"
+    )
     sampled_tokens = models.PositiveIntegerField(default=0, help_text="Captured tokens that the model sampled")
     trainable_tokens = models.PositiveIntegerField(
         default=0, help_text="Of these, the ones that no rule leaves out of the loss"
@@ -207,6 +210,13 @@ class Rollout(models.Model):
         columns = {"stop_reason": self.stop_reason, "error_kind": self.error_kind, "masked": self.masked}
         found = find_outcome(status=self.status, **columns)
         return found.name if found else ""
+
+    @property
+    def known_cost(self) -> float | None:
+        """Return the cost, or None if tokens were used and no model had prices."""
+        has_used = self.input_tokens or self.output_tokens or self.judge_tokens
+        is_unknown = has_used and not self.cost and not self.collection.policy_model.is_scripted
+        return None if is_unknown else self.cost
 
     @property
     def repeat_number(self) -> int:

@@ -67,12 +67,13 @@ def estimate_plan(plan: Plan) -> Estimate:
         return Estimate(choice.version, *size, None, None, None, None, nothing or "No task data to estimate from.", [])
     prices: Prices = policy_model.prices
     input_tokens, output_tokens = round(each.input_tokens * size.rollouts), round(each.output_tokens * size.rollouts)
+    cost = prices.cost({"input_tokens": input_tokens, "output_tokens": output_tokens}) + each.judge_cost * size.rollouts
     return Estimate(
         choice.version,
         *size,
         input_tokens,
         output_tokens,
-        prices.cost({"input_tokens": input_tokens, "output_tokens": output_tokens}) + each.judge_cost * size.rollouts,
+        cost if cost or policy_model.is_scripted else None,
         _seconds(each, size, checked),
         each.basis,
         each.based_on,
