@@ -429,8 +429,8 @@ def test_the_form_chooses_tasks_and_says_what_they_would_take():
     ],
 )
 def test_the_cost_of_a_model_without_prices_is_unknown(provider, tokens, cost, known):
-    snapshot = {"policy_model": {"provider": provider}}
-    collection = make_collection(total=4, completed=3, input_tokens=tokens, cost=cost, snapshot=snapshot)
+    model = make_policy_model(provider=provider, base_url="http://192.0.2.7/v1", model_name="m")
+    collection = make_collection(total=4, completed=3, input_tokens=tokens, cost=cost, policy_model=model)
     assert ("<small>no prices</small>" in signed_in().get(detail(collection)).text) is not known
 
 

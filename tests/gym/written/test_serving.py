@@ -105,6 +105,17 @@ def test_tools_keep_their_state_and_verify_reads_it():
     assert reward_of(asyncio.run(play_attempt(server(), ROW, fewer))) == 0.0
 
 
+def test_integers_beyond_64_bits_reach_a_tool_and_the_verifier_unchanged():
+    async def once():
+        session = await server().seed_session(ROW, seed=1)
+        return await session.call_tool("up", session.read_arguments(f'{{"by": {2**64 + 1}}}'))
+
+    assert asyncio.run(once()).text == str(2**64 + 1)
+    called = {"type": "function_call", "name": "up", "arguments": f'{{"by": {2**64 + 1}}}'}
+    [made] = Attempted(response={"output": [called]}).calls
+    assert made.arguments == {"by": 2**64 + 1}
+
+
 def test_the_environments_turn_comes_after_a_reply_without_calls():
     events = asyncio.run(play_attempt(server(), ROW, say("3?", Move(calls=[Call("up", {"by": 3})]), "3")))
     assert reward_of(events) == 1.0
