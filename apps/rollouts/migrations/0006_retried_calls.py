@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('rollouts', '0004_verifier_timeout'),
+        ('rollouts', '0005_breaker_tests'),
     ]
 
     operations = [
