@@ -43,6 +43,14 @@ class Reasoning(models.TextChoices):
     DROPPED = "dropped", "In a separate field, not sent back"
 
 
+class CallContent(models.TextChoices):
+    """Content of a chat message that has tool calls and no text."""
+
+    EMPTY = "empty", "Empty text"
+    NULL = "null", "Null"
+    OMITTED = "omitted", "No content key"
+
+
 class LogprobMode(models.TextChoices):
     """Values of vLLM's --logprobs-mode."""
 
@@ -109,6 +117,14 @@ class PolicyModel(Server):
         choices=Reasoning.choices,
         default=Reasoning.FIELD,
         help_text="Where replies contain reasoning, and whether later turns include it",
+    )
+    call_content = models.CharField(
+        "content beside calls",
+        max_length=16,
+        choices=CallContent.choices,
+        default=CallContent.EMPTY,
+        help_text="Chat Completions: content of an earlier reply that has tool calls and no text. "
+        "Some servers fail on null, others on empty text.",
     )
     extra_headers = models.JSONField(
         default=dict,

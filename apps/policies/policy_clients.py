@@ -10,7 +10,7 @@ from apps.gym.calls.observers import Observer, ignore
 from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import PolicyError
-from apps.gym.traces.chat_turns import Reasoning
+from apps.gym.traces.chat_turns import CallContent, Reasoning
 from apps.gym.wires.dialect import Dialect
 from apps.gym.wires.openai_http import PATHS, REQUESTS, HttpPolicy, rejects_unknown_parameters
 from apps.gym.wires.openai_http import Wire as Wires
@@ -93,6 +93,7 @@ def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
     return Dialect(
         takes_seed=not strict,
         reasoning=reasoning,
+        call_content=cast(CallContent, policy_model.call_content),
         asks_tokens=policy_model.capture_tokens and wire == "chat",
         extra_body=policy_model.extra_body,
         renamed=policy_model.renamed_fields,

@@ -31,6 +31,7 @@ GIVEN = {
     "output_price": "0.6",
     "max_tries": "3",
     "reasoning": "field",
+    "call_content": "empty",
     "concurrency": "64",
     "mistake_rate": "0.4",
 }

@@ -85,6 +85,7 @@ class PolicyModelSerializer(ServerSerializer):
             "key_is_token",
             "sampling",
             "reasoning",
+            "call_content",
             "extra_headers",
             "extra_body",
             "renamed_fields",

@@ -47,7 +47,7 @@ ESSENTIAL = (
 )
 FURTHER = (
     Group("Identity", (("slug", "version"),), _ALL),
-    Group("API", (("wire", "reasoning"),)),
+    Group("API", (("wire", "reasoning"), ("call_content",))),
     Group("Token capture", (("capture_tokens",), ("logprob_mode",)), _OWN_SERVERS),
     Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
     Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
@@ -125,6 +125,7 @@ class PolicyModelForm(ServerForm):
             "concurrency",
             "worker_group",
             "reasoning",
+            "call_content",
             "capture_tokens",
             *PRICE_FIELDS,
             "logprob_mode",

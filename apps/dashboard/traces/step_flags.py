@@ -39,7 +39,8 @@ def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list
 
 def _call_flags(event: ModelCall, before: list[Item]) -> Iterator[Flag]:
     if event.finish_reason in _CUT:
-        yield Flag(_CUT[event.finish_reason], "bad")
+        is_repetition = event.server_finish_reason == "repetition"
+        yield Flag("cut because it repeats itself" if is_repetition else _CUT[event.finish_reason], "bad")
     if not event.items:
         yield Flag("empty reply", "bad")
     if event.retries:

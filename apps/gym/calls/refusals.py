@@ -45,9 +45,12 @@ def is_throttled(reply: OutboundReply) -> bool:
 
 
 def read_retry_after(reply: OutboundReply) -> float | None:
-    """Return the seconds to wait, from `Retry-After` or OpenAI's `retry-after-ms`, or None without these headers."""
+    """Return the seconds to wait, from `Retry-After`, OpenAI's `retry-after-ms` or LiteLLM's header, or None."""
     milliseconds = parse_retry_after(reply.headers.get("retry-after-ms"))
-    return parse_retry_after(reply.headers.get("Retry-After")) if milliseconds is None else milliseconds / 1000
+    if milliseconds is not None:
+        return milliseconds / 1000
+    # LiteLLM passes the header of the model's server on under another name.
+    return parse_retry_after(reply.headers.get("Retry-After") or reply.headers.get("llm_provider-retry-after"))
 
 
 def is_quota_exhausted(reply: OutboundReply) -> bool:

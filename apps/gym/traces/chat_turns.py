@@ -8,16 +8,34 @@ message, joins the texts of one turn before its calls, and drops empty texts.
 import re
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from apps.gym.errors import PolicyError
-from apps.gym.traces.items import TEXT_SEPARATOR, Item, dump_json, is_by_model, item_type, join_parts, text_of
+from apps.gym.traces.items import TEXT_SEPARATOR, Item, dump_json, is_by_model, item_type, join_parts, text_of, valid_arguments
 from apps.gym.traces.known_ids import KnownIds
 
 Message = dict[str, Any]
 
 Reasoning = Literal["field", "text", "dropped"]
 """Location of reasoning in a chat message: in `reasoning_content`, between `<think>` tags, or nowhere."""
+
+CallContent = Literal["empty", "null", "omitted"]
+"""Content of a message that has calls and no text: an empty text, null, or no such key."""
+
+
+class HistoryForm(NamedTuple):
+    """How servers take the turns of a model in the history.
+
+    With `valid_arguments`, arguments that are not a JSON object are sent inside one. With `both_fields`, reasoning is
+    in `reasoning_content` and `reasoning`, because versions of vLLM read only one of them.
+    """
+
+    call_content: CallContent = "null"
+    valid_arguments: bool = False
+    both_fields: bool = False
+
+
+AS_WRITTEN = HistoryForm()
 
 IMAGES_FOLLOW = "The result has only images. They follow."
 """Placeholder text of a tool result that has only images. A user message after it contains the images."""
@@ -32,7 +50,11 @@ _THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
 
 
 def chat_messages(
-    items: Iterable[Item], *, instructions: object = None, reasoning: Reasoning = "field"
+    items: Iterable[Item],
+    *,
+    instructions: object = None,
+    reasoning: Reasoning = "field",
+    form: HistoryForm = AS_WRITTEN,
 ) -> list[Message]:
     """Return items as chat messages.
 
@@ -45,7 +67,7 @@ def chat_messages(
         messages.append({"role": "system", "content": instructions})
     for by_model, run in groupby(items, is_by_model):
         if by_model:
-            messages.append(_assistant_message(list(run), reasoning))
+            messages.append(_assistant_message(list(run), reasoning, form))
         else:
             messages += _other_messages(run)
     return messages
@@ -74,13 +96,18 @@ class SentMessages:
             self._fields, self._tools, self._sampling = make(), tools, sampling
         return self._fields
 
-    def extend(self, items: list[Item], *, instructions: object, reasoning: Reasoning) -> list[Message]:
+    def extend(
+        self, items: list[Item], *, instructions: object, reasoning: Reasoning, form: HistoryForm = AS_WRITTEN
+    ) -> list[Message]:
         """Return the messages of `items`, which begin with the items of the previous call.
 
         Raises like `chat_messages`.
         """
         rest = chat_messages(
-            items[self._items :], instructions=None if self._items else instructions, reasoning=reasoning
+            items[self._items :],
+            instructions=None if self._items else instructions,
+            reasoning=reasoning,
+            form=form,
         )
         messages = self._messages + rest
         # A turn is kept only when it is complete: further items of the model would change its message.
@@ -136,33 +163,41 @@ def _plain_message(item: Item) -> Message:
     return {"role": role, "content": _content(item.get("content"), _chat_part), **named}
 
 
-def _assistant_message(turn: list[Item], reasoning: Reasoning) -> Message:
+def _assistant_message(turn: list[Item], reasoning: Reasoning, form: HistoryForm) -> Message:
     contents, thoughts, calls = [], [], []
     for item in turn:
         kind = item_type(item)
         if kind == "reasoning":
             thoughts.append(text_of(item))
         elif kind == "function_call":
-            calls.append(_chat_call(item))
+            calls.append(_chat_call(item, form))
         else:
             contents.append(item.get("content"))
     content = _assistant_content(contents) if contents else ""
-    message: Message = {"role": "assistant", "content": content if content or not calls else None}
+    message: Message = {"role": "assistant", "content": content}
     thought = TEXT_SEPARATOR.join(filter(None, thoughts)) if thoughts else ""
     if thought and reasoning == "field":
         message["reasoning_content"] = thought
+        if form.both_fields:
+            message["reasoning"] = thought
     elif thought and reasoning == "text":
         message["content"] = _think(thought, message["content"])
     if calls:
         message["tool_calls"] = calls
+        if not message["content"]:
+            message["content"] = None if form.call_content == "null" else ""
+            if form.call_content == "omitted":
+                del message["content"]
     return message
 
 
-def _chat_call(item: Item) -> dict[str, Any]:
+def _chat_call(item: Item, form: HistoryForm) -> dict[str, Any]:
+    arguments = item.get("arguments")
+    written = valid_arguments(arguments) if form.valid_arguments else arguments or "{}"
     return {
         "id": item.get("call_id") or item.get("id") or "",
         "type": "function",
-        "function": {"name": item.get("name", ""), "arguments": item.get("arguments") or "{}"},
+        "function": {"name": item.get("name", ""), "arguments": written},
     }
 
 

@@ -62,6 +62,21 @@ def call_arguments(call: Item) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
+UNPARSED = "gymweb_unparsed_arguments"
+"""Key of an object that holds arguments which are not a JSON object, as text: servers accept only objects."""
+
+
+def valid_arguments(given: Any) -> str:
+    """Return arguments as the text of a JSON object, for servers that parse the history. Valid text is unchanged.
+
+    Other text becomes the value of UNPARSED, so that the model reads what it wrote. Empty text means no arguments.
+    """
+    text = given if isinstance(given, str) else encode_json(given or {}).decode()
+    if not text.strip():
+        return "{}"
+    return text if isinstance(read_json(text), dict) else encode_json({UNPARSED: text}).decode()
+
+
 def argument_texts(call: Item) -> Iterator[str]:
     """Yield the texts in the arguments of a call, also inside lists and objects."""
     return (value for value in inner_values(call_arguments(call)) if isinstance(value, str))

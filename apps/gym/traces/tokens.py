@@ -32,7 +32,7 @@ MAX_BASE = 65_535
 """Highest call number that fits into the field `base`."""
 _HEADER = struct.Struct("<BBHIII")
 HEADER_BYTES = _HEADER.size
-_ID_BYTES = 4
+ID_BYTES = 4
 _LOGPROB_CODES = {4: "f", 8: "d"}
 
 
@@ -103,7 +103,7 @@ def pack_ids(ids: list[int]) -> bytes:
 
 def add_logprobs(prompt: bytes, generation: bytes, logprobs: list[float]) -> TokenCapture:
     """Return the capture of packed ids. Raises TokensMissing like `capture_tokens`."""
-    if len(generation) != _ID_BYTES * len(logprobs):
+    if len(generation) != ID_BYTES * len(logprobs):
         raise TokensMissing("counts_differ")
     try:
         # Twice as fast as `array("f", logprobs)`.
@@ -129,9 +129,9 @@ def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None
         VERSION if base is None else GRAPH_VERSION,
         capture.logprob_bytes,
         base or 0,
-        shared // _ID_BYTES,
-        (len(capture.prompt) - shared) // _ID_BYTES,
-        len(capture.generation) // _ID_BYTES,
+        shared // ID_BYTES,
+        (len(capture.prompt) - shared) // ID_BYTES,
+        len(capture.generation) // ID_BYTES,
     )
     return b"".join((header, capture.prompt[shared:], capture.generation, capture.logprobs))
 
@@ -139,14 +139,14 @@ def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None
 def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
     """Return the capture that `pack_tokens` packed with the same `before`. Raises TokensUnreadable."""
     logprob_bytes, (shared, rest, generated) = _read_header(stored)
-    if len(stored) != HEADER_BYTES + _ID_BYTES * (rest + generated) + logprob_bytes * generated:
+    if len(stored) != HEADER_BYTES + ID_BYTES * (rest + generated) + logprob_bytes * generated:
         raise TokensUnreadable("the packed tokens have the wrong length")
-    if _ID_BYTES * shared > len(before):
+    if ID_BYTES * shared > len(before):
         raise TokensUnreadable("the packed tokens refer to a call that is missing")
-    generation = HEADER_BYTES + _ID_BYTES * rest
-    logprobs = generation + _ID_BYTES * generated
+    generation = HEADER_BYTES + ID_BYTES * rest
+    logprobs = generation + ID_BYTES * generated
     return TokenCapture(
-        prompt=before[: _ID_BYTES * shared] + stored[HEADER_BYTES:generation],
+        prompt=before[: ID_BYTES * shared] + stored[HEADER_BYTES:generation],
         generation=stored[generation:logprobs],
         logprobs=stored[logprobs:],
         logprob_bytes=logprob_bytes,
@@ -240,16 +240,16 @@ def _shared_bytes(prompt: bytes, before: bytes) -> int:
     if prompt.startswith(before):
         return len(before)
     # Bisection, because comparing two slices is one memcmp and much faster than a loop.
-    shared, differing = 0, min(len(prompt), len(before)) // _ID_BYTES + 1
+    shared, differing = 0, min(len(prompt), len(before)) // ID_BYTES + 1
     while differing - shared > 1:
         middle = (shared + differing) // 2
-        end = middle * _ID_BYTES
-        start = shared * _ID_BYTES
+        end = middle * ID_BYTES
+        start = shared * ID_BYTES
         if prompt[start:end] == before[start:end]:
             shared = middle
         else:
             differing = middle
-    return shared * _ID_BYTES
+    return shared * ID_BYTES
 
 
 def _packed(values: "array[Any]") -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from apps.gym.traces.chat_turns import SentMessages
+from apps.gym.traces.chat_turns import HistoryForm, SentMessages
 from apps.gym.traces.items import Tool
 from apps.gym.wires.dialect import PLAIN, Dialect, check_sampling, read_task_body
 from apps.gym.wires.protocol import Ask
@@ -26,7 +26,12 @@ def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict
     """
     sent = ask.sent or SentMessages()
     fields = sent.keep_fields(ask.tools, ask.sampling, lambda: _fields(ask, model_name, dialect))
-    messages = sent.extend(ask.items, instructions=ask.sampling.get("instructions"), reasoning=dialect.reasoning)
+    messages = sent.extend(
+        ask.items,
+        instructions=ask.sampling.get("instructions"),
+        reasoning=dialect.reasoning,
+        form=HistoryForm(dialect.call_content, valid_arguments=True, both_fields=dialect.asks_tokens),
+    )
     fields[dialect.renamed.get("messages", "messages")] = messages
     return fields
 

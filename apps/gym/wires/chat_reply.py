@@ -8,10 +8,10 @@ import msgspec
 from apps.gym.errors import PolicyError
 from apps.gym.storable import clean_line
 from apps.gym.traces.chat_turns import Reasoning, assistant_items
-from apps.gym.traces.items import TokenUsage
+from apps.gym.traces.items import Item, TokenUsage, as_object
 from apps.gym.traces.known_ids import KnownIds
 from apps.gym.traces.tokens import TokenCapture, capture_tokens
-from apps.gym.wires.chat_tokens import Logprobs, read_tokens
+from apps.gym.wires.chat_tokens import Logprobs, check_counts, read_tokens
 from apps.gym.wires.plain_reply import read_plain_reply
 from apps.gym.wires.protocol import Reply, read_detail, read_usage
 
@@ -21,7 +21,7 @@ class ReplyMalformed(PolicyError):
 
 
 class CallsMissing(ReplyMalformed):
-    """Raised if the finish reason is tool_calls, but the reply has no call.
+    """Raised if the finish reason is tool_calls, but the reply has neither a call nor a text.
 
     vLLM does this when it cannot parse a required call's arguments: it drops the call and keeps the reason.
     """
@@ -32,6 +32,7 @@ _FINISH = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
     "max_output_tokens": "max_output_tokens",
+    "repetition": "max_output_tokens",  # of vLLM: cut because the reply repeats itself
     "model_length": "context_length",
     "content_filter": "content_filter",
     "safety": "content_filter",
@@ -62,6 +63,7 @@ class _Message(msgspec.Struct):
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None
+    provider_specific_fields: Any = None  # of LiteLLM
     tool_calls: list[_Call] | None = None
     function_call: _Function | None = None
     annotations: Any = None
@@ -74,6 +76,7 @@ class _Choice(msgspec.Struct):
 
 class _TokenChoice(_Choice):
     token_ids: list[int] | None = None
+    provider_specific_fields: Any = None  # of LiteLLM
     logprobs: Logprobs | None = None
 
 
@@ -111,7 +114,7 @@ def read_chat_reply(
 
     `known_ids` has the token IDs of the previous call of the conversation, and keeps those of this one.
 
-    Raises ReplyMalformed, or CallsMissing if the finish reason is tool_calls but the reply has no call.
+    Raises ReplyMalformed, or CallsMissing if the finish reason is tool_calls but the reply is empty.
     """
     if reasoning != "text" and (plain := read_plain_reply(body, asked_tokens=asked_tokens, known_ids=known_ids)):
         return plain
@@ -131,13 +134,14 @@ def read_chat_reply(
         items = assistant_items(_plain_message(choice.message, calls), name, reasoning=reasoning)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ReplyMalformed(f"The endpoint's message cannot be read: {error}") from None
-    finish = _finish_reason(choice.finish_reason, has_calls=bool(calls))
-    tokens, note = _tokens(reply) if asked_tokens else (None, "")
+    finish = _finish_reason(choice.finish_reason, has_calls=bool(calls), has_text=has_message(items))
+    usage = _usage(reply.usage)
+    tokens, note = check_counts(*_tokens(reply), usage) if asked_tokens else (None, "")
     return Reply(
         items=items,
         finish_reason=finish,
         server_finish_reason=foreign_reason(choice.finish_reason, _STANDARD_REASONS),
-        usage=_usage(reply.usage),
+        usage=usage,
         model=as_name(reply.model),
         response_id=response_id,
         tokens=tokens,
@@ -169,7 +173,7 @@ def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:
         "content": content,
         "refusal": message.refusal if isinstance(message.refusal, str) else None,
         "reasoning_content": message.reasoning_content,
-        "reasoning": message.reasoning,
+        "reasoning": message.reasoning or as_object(message.provider_specific_fields).get("reasoning"),
         "reasoning_details": message.reasoning_details,
         "annotations": [one for one in annotations if isinstance(one, dict)],
         "tool_calls": [_plain_call(call) for call in calls],
@@ -209,7 +213,12 @@ def foreign_reason(given: Any, known: frozenset[str]) -> str:
     return clean_line(given, _MAX_REASON) if isinstance(given, str) and given not in known else ""
 
 
-def _finish_reason(given: Any, *, has_calls: bool) -> str:
+def has_message(items: list[Item]) -> bool:
+    """Return True if a turn has a text or a refusal."""
+    return any(item["type"] == "message" for item in items)
+
+
+def _finish_reason(given: Any, *, has_calls: bool, has_text: bool) -> str:
     given = given.lower() if isinstance(given, str) else None
     if given in _FINISH:
         return _FINISH[given]
@@ -218,8 +227,8 @@ def _finish_reason(given: Any, *, has_calls: bool) -> str:
     if has_calls:
         # A named tool choice ends with `stop`, others with `tool_calls`.
         return "tool_calls"
-    if given in ("tool_calls", "function_call"):
-        raise CallsMissing("The reply's finish reason is tool_calls, but it has no tool call.")
+    if given in ("tool_calls", "function_call") and not has_text:
+        raise CallsMissing("The reply's finish reason is tool_calls, but it has no tool call and no text.")
     return "stop"
 
 
@@ -236,7 +245,12 @@ def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
     if not isinstance(reply, _TokenReply):
         return None, "malformed_tokens"
     choice = reply.choices[0]
-    return read_tokens(reply.prompt_token_ids, choice.token_ids, choice.logprobs, capture_tokens)
+    generation = choice.token_ids or as_object(choice.provider_specific_fields).get("token_ids")
+    if not generation and choice.logprobs:
+        # llama.cpp and mlx-lm name each token beside its logprob.
+        ids = [entry.id for entry in choice.logprobs.content or ()]
+        generation = None if None in ids else ids
+    return read_tokens(reply.prompt_token_ids, generation, choice.logprobs, capture_tokens)
 
 
 def _usage(usage: Any) -> TokenUsage:

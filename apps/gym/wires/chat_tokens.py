@@ -1,15 +1,17 @@
 """Token IDs and logprobs of a Chat Completions reply, in the form of vLLM."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from apps.gym.traces.tokens import TokenCapture, TokensMissing
+from apps.gym.traces.items import TokenUsage
+from apps.gym.traces.tokens import ID_BYTES, TokenCapture, TokensMissing
 
 
 class _Logprob(msgspec.Struct, gc=False):
     logprob: float
+    id: Any = None
 
 
 class Logprobs(msgspec.Struct):
@@ -27,10 +29,22 @@ def read_tokens(
 ) -> tuple[TokenCapture | None, str]:
     """Return the tokens. If token IDs or logprobs are missing, return None and the reason."""
     if not prompt or not generation:
-        return None, "no_token_ids"
+        return None, "no_token_ids" if not prompt and not generation else "no_reply_ids" if prompt else "no_prompt_ids"
     if logprobs is None or not logprobs.content:
         return None, "no_logprobs"
     try:
         return capture(prompt, generation, [entry.logprob for entry in logprobs.content]), ""
     except TokensMissing as why:
         return None, why.note
+
+
+def check_counts(
+    tokens: TokenCapture | None, note: str, usage: TokenUsage
+) -> tuple[TokenCapture | None, str]:
+    """Return tokens and note, without tokens if their numbers differ from the usage: a gateway dropped some."""
+    if tokens is None:
+        return None, note
+    prompt, generated = len(tokens.prompt) // ID_BYTES, len(tokens.generation) // ID_BYTES
+    if usage.get("input_tokens", prompt) != prompt or usage.get("output_tokens", generated) != generated:
+        return None, "usage_differs"
+    return tokens, note

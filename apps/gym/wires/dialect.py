@@ -6,7 +6,7 @@ import msgspec
 import orjson
 
 from apps.gym.errors import PolicyError
-from apps.gym.traces.chat_turns import Reasoning
+from apps.gym.traces.chat_turns import CallContent, Reasoning
 
 FIXED = frozenset(
     {
@@ -79,13 +79,14 @@ def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How requests to this endpoint differ from the standard, and how its replies are read.
 
-    `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `asks_tokens`:
-    request token IDs and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
+    `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `call_content` is
+    the content of a chat message that has calls and no text. `asks_tokens`: request token IDs and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
     except FIXED fields. `renamed` renames keys of the request, for example `{"max_completion_tokens": "max_tokens"}`.
     """
 
     takes_seed: bool = True
     reasoning: Reasoning = "field"
+    call_content: CallContent = "empty"
     asks_tokens: bool = False
     extra_body: dict[str, Any] = {}
     renamed: dict[str, str] = {}

@@ -8,15 +8,12 @@ from typing import Any
 
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import call_item, message_item
-from apps.gym.traces.items import Item, encode_json, item_type, refuse_constant, text_of
+from apps.gym.traces.items import UNPARSED, Item, encode_json, item_type, read_json, refuse_constant, text_of
 
 Block = dict[str, Any]
 
 REDACTED = "redacted_thinking"
 """`format` of a reasoning item whose `encrypted_content` is the data of a `redacted_thinking` block."""
-
-UNPARSED = "gymweb_unparsed_arguments"
-"""Key of a tool input that holds arguments which are not a JSON object, as text: an input must be an object."""
 
 _DATA_URL = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _TEXTS = ("input_text", "output_text", "text")
@@ -168,7 +165,8 @@ def read_arguments(given: Any) -> dict[str, Any]:
         read = json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         read = None
-    return read if isinstance(read, dict) else {UNPARSED: text}
+    # Lone surrogates cannot be sent.
+    return read if isinstance(read, dict) and read_json(text) is not None else {UNPARSED: text}
 
 
 def _finite(text: str) -> float:

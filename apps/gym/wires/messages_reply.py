@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.traces.items import Item, TokenUsage, Tool, as_object, encode_json, function_calls
-from apps.gym.wires.chat_reply import CallsMissing, ReplyMalformed, as_name, foreign_reason, read_error
+from apps.gym.wires.chat_reply import CallsMissing, ReplyMalformed, as_name, foreign_reason, has_message, read_error
 from apps.gym.wires.messages_content import Block, assistant_blocks, assistant_items
 from apps.gym.wires.protocol import Reply, read_usage
 from apps.gym.wires.responses_wire import ReplyFailed
@@ -63,7 +63,7 @@ _decoder = msgspec.json.Decoder(_Message)
 def read_messages_reply(body: bytes) -> Reply:
     """Return the message as items. The arguments of a call are the JSON of its input, unchanged.
 
-    Raises ReplyMalformed, CallsMissing if the stop reason is tool_use but the reply has no call, and ReplyFailed for an
+    Raises ReplyMalformed, CallsMissing if the stop reason is tool_use but the reply is empty, and ReplyFailed for an
     error in place of a message. Blocks of server tools, and citations, are left out.
     """
     try:
@@ -123,7 +123,9 @@ def _finish_reason(given: Any, items: list[Item]) -> str:
     has_calls = bool(function_calls(items))
     finish = _FINISH.get(given, "stop") if isinstance(given, str) else "stop"
     if finish == "tool_calls" and not has_calls:
-        raise CallsMissing("The reply's stop reason is tool_use, but it has no tool call.")
+        if not has_message(items):
+            raise CallsMissing("The reply's stop reason is tool_use, but it has no tool call and no text.")
+        return "stop"
     return "tool_calls" if finish == "stop" and has_calls else finish
 
 

@@ -1,5 +1,6 @@
 """The Messages wire: convert an ask to the body of a request, and the body of a request to items and options."""
 
+import re
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +22,8 @@ from apps.gym.wires.protocol import Ask
 DEFAULT_MAX_TOKENS = 8192
 """`max_tokens` of a request whose sampling has no `max_output_tokens`; the API requires a value."""
 
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _SYSTEM = ("system", "developer")
 _ROLES = ("user", "assistant", "system")
 
@@ -192,6 +195,7 @@ def write_messages(items: list[Item], *, thinking: bool = True) -> tuple[str | l
     Consecutive items of the model form one message, and so do consecutive other items. Raises PolicyError for an item
     without a block.
     """
+    items = _with_valid_ids(items)
     opening = next((place for place, item in enumerate(items) if _side(item) != "system"), len(items))
     system = [block for item in items[:opening] for block in content_blocks(item.get("content"))]
     messages = []
@@ -204,6 +208,39 @@ def write_messages(items: list[Item], *, thinking: bool = True) -> tuple[str | l
         if blocks or role != "assistant":
             messages.append({"role": role, "content": plain_content(blocks)})
     return plain_content(system), messages
+
+
+def _with_valid_ids(items: list[Item]) -> list[Item]:
+    """Return the items with call ids that the API accepts: unique, of letters, digits, `_` and `-`.
+
+    Other ids are replaced by the place of the call, so that a growing history keeps them. Outputs get the ids of their
+    calls, in order if an id repeats.
+    """
+    given = [_call_id(item) for item in items]
+    taken, seen = set(given), set[str]()
+    waiting: dict[str, list[str]] = {}
+    written = []
+    for place, (item, own) in enumerate(zip(items, given, strict=True)):
+        kind = item_type(item)
+        if kind == "function_call":
+            valid = own
+            if own in seen or not _CALL_ID.fullmatch(own):
+                valid = f"call_{place}"
+                while valid in taken:
+                    valid += "_"
+            seen.add(own)
+            waiting.setdefault(own, []).append(valid)
+        elif kind == "function_call_output":
+            names = waiting.get(own) or [_NOT_IN_ID.sub("_", own) or "_"]
+            valid = names.pop(0)
+        else:
+            valid = own
+        written.append(item if valid == own else {**item, "call_id": valid})
+    return written
+
+
+def _call_id(item: Item) -> str:
+    return str(item.get("call_id") or (item.get("id") if item.get("type") == "function_call" else "") or "")
 
 
 def _side(item: Item) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from apps.gym.traces.items import TokenUsage, as_object, encode_json, item_type, read_json
+from apps.gym.traces.items import UNPARSED, TokenUsage, as_object, encode_json, item_type, read_json
 from apps.gym.wires.chat_reply import ReplyMalformed
-from apps.gym.wires.messages_content import UNPARSED, assistant_blocks
+from apps.gym.wires.messages_content import assistant_blocks
 from apps.gym.wires.messages_reply import failed_reply, stop_reason, write_messages_usage
 from apps.gym.wires.protocol import Reply
 

@@ -36,7 +36,7 @@ from apps.gym.wires.messages_reply import read_messages_reply
 from apps.gym.wires.messages_request import messages_request
 from apps.gym.wires.messages_stream import join_messages_stream
 from apps.gym.wires.protocol import Ask, Reply, Weights, reseed
-from apps.gym.wires.responses_wire import ReplyFailed, read_responses_reply, responses_request
+from apps.gym.wires.responses_wire import ReplyFailed, join_responses_stream, read_responses_reply, responses_request
 from apps.gym.wires.sending import Sender
 
 _MESSAGE_CHARACTERS = 500
@@ -51,7 +51,11 @@ REQUESTS: dict[Wire, Callable[..., dict[str, Any]]] = {
     "chat": chat_request,
     "messages": messages_request,
 }
-_JOINS: dict[Wire, Callable[[bytes], bytes]] = {"chat": join_chat_stream, "messages": join_messages_stream}
+_JOINS: dict[Wire, Callable[[bytes], bytes]] = {
+    "chat": join_chat_stream,
+    "responses": join_responses_stream,
+    "messages": join_messages_stream,
+}
 
 # How endpoints report that the conversation exceeds the context: OpenAI by code, vLLM, SGLang and Anthropic in words,
 # llama.cpp by type.
@@ -202,7 +206,7 @@ class HttpPolicy:
             if _says_context_length(str(error), ""):
                 self._observe("ok")
                 return Reply(items=[], finish_reason="context_length")
-            failure = type(error)(self._safe_message(str(error)))
+            failure = type(error)(self._safe_message(f"{error}{_other_type(got)}")).caused_by(error)
             self._observe("malformed", str(failure))
             raise TryAgain(failure) from None
         except ReplyFailed as error:
@@ -231,8 +235,8 @@ class HttpPolicy:
 
     def _joined(self, got: OutboundReply, stream: ChatStreamReader | None) -> bytes:
         """Return the body. A streamed body is joined into one reply, unless `stream` has already joined it."""
-        join = _JOINS.get(self._wire)
-        if join is None or not got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
+        join = _JOINS[self._wire]
+        if not got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
             return got.body
         # The sizes differ if the body was compressed, or if the gate repeated the call.
         return stream.joined() if stream and stream.size == len(got.body) else join(got.body)
@@ -268,6 +272,12 @@ class HttpPolicy:
 
     def _safe_message(self, message: str) -> str:
         return cut(hide_secrets(message, self._secrets), _MESSAGE_CHARACTERS)
+
+
+def _other_type(got: OutboundReply) -> str:
+    """Return a sentence that names the content type of a reply, unless it is JSON."""
+    kind = got.headers.get("Content-Type", "")
+    return "" if not kind or "json" in kind else f" Its content type is {kind[:100]}."
 
 
 def _outcome(status: int) -> Outcome:

@@ -11,7 +11,7 @@ from apps.gym.traces.chat_turns import call_item, message_item
 from apps.gym.traces.items import TokenUsage
 from apps.gym.traces.known_ids import KnownIds
 from apps.gym.traces.tokens import TokenCapture, TokensMissing, add_logprobs
-from apps.gym.wires.chat_tokens import Logprobs, read_tokens
+from apps.gym.wires.chat_tokens import Logprobs, check_counts, read_tokens
 from apps.gym.wires.protocol import MAX_CALL_TOKENS, Reply
 
 
@@ -33,6 +33,7 @@ class _Message(msgspec.Struct):
     reasoning: None = None
     reasoning_details: None = None
     function_call: None = None
+    provider_specific_fields: None = None
     annotations: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
 
 
@@ -104,7 +105,9 @@ def read_plain_reply(body: bytes, *, asked_tokens: bool = False, known_ids: Know
     try:
         reply = (_token_decoder if asked_tokens else _decoder).decode(body)
         if isinstance(reply, _TokenReply):
-            tokens, note = _read_tokens(reply, known_ids or KnownIds())
+            if bytes(reply.choices[0].token_ids) == b"null":
+                return None  # They may be elsewhere.
+            tokens, note = check_counts(*_read_tokens(reply, known_ids or KnownIds()), reply.usage.counts())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TokensMissing):
         return None
     choice, name = reply.choices[0], reply.id

@@ -7,7 +7,15 @@ import msgspec
 
 from apps.gym.errors import PolicyError
 from apps.gym.traces.item_repair import mend_item
-from apps.gym.traces.items import Item, TokenUsage, item_type
+from apps.gym.traces.items import (
+    Item,
+    TokenUsage,
+    as_object,
+    encode_json,
+    item_type,
+    read_json,
+    valid_arguments,
+)
 from apps.gym.wires.chat_reply import ReplyMalformed, as_name, foreign_reason, read_error
 from apps.gym.wires.dialect import PLAIN, Dialect, check_sampling
 from apps.gym.wires.protocol import Ask, Reply, read_detail, read_usage
@@ -27,6 +35,9 @@ _RETRYABLE = frozenset(
         "timeout_error",
     }
 )
+
+
+_STREAM_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 class ReplyFailed(PolicyError):
@@ -50,7 +61,8 @@ def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) ->
     items = ask.items
     if dialect.reasoning == "dropped":
         items = [item for item in items if item_type(item) != "reasoning"]
-    body: dict[str, Any] = {"model": model_name, "input": items}
+    # Some servers stream by default.
+    body: dict[str, Any] = {"model": model_name, "input": [_sendable(item) for item in items], "stream": False}
     if ask.tools:
         body["tools"] = ask.tools if ask.strict else [{**tool, "strict": False} for tool in ask.tools]
     for key, value in ask.sampling.items():
@@ -61,6 +73,15 @@ def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) ->
             continue
         body[key] = value
     return dialect.finish(body)
+
+
+def _sendable(item: Item) -> Item:
+    """Return the item with arguments that servers can parse."""
+    if item.get("type") != "function_call":
+        return item
+    given = item.get("arguments")
+    arguments = valid_arguments(given)
+    return item if arguments == given else {**item, "arguments": arguments}
 
 
 # Only required fields are typed. Optional fields are ignored if they have the wrong type.
@@ -107,6 +128,25 @@ def read_responses_reply(body: bytes) -> Reply:
         model=as_name(envelope.model),
         response_id=response_id,
     )
+
+
+def join_responses_stream(body: bytes) -> bytes:
+    """Return the response at the end of a stream, or the error in its place.
+
+    Raises ReplyMalformed for an interrupted stream; the error is permanent if the stream is of another API.
+    """
+    is_response = False
+    for line in reversed(body.splitlines()):
+        event = as_object(read_json(line[5:])) if line.startswith(b"data:") else {}
+        kind = str(event.get("type"))
+        if kind in _STREAM_ENDS:
+            return encode_json(event.get("response"))
+        if kind == "error":
+            return encode_json({"error": as_object(event.get("error")) or event})
+        is_response = is_response or kind.startswith("response.")
+    if is_response:
+        raise ReplyMalformed("The endpoint's stream ended before its response did.")
+    raise ReplyMalformed("The endpoint's stream has no events of the Responses API.").permanent()
 
 
 def _no_envelope(body: bytes, error: Exception) -> PolicyError:

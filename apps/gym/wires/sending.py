@@ -1,5 +1,6 @@
 """Send requests to a policy model over GymWeb's own HTTP client, to one of its servers."""
 
+import json
 import zlib
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
@@ -98,5 +99,10 @@ class PlainSender:
 def _encode(body: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
-    except (orjson.JSONEncodeError, TypeError) as error:
+    except (orjson.JSONEncodeError, TypeError):
+        pass
+    try:
+        # Slower, but writes integers of any size.
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise PolicyError(f"The conversation cannot be sent as JSON: {error}").permanent() from None

@@ -210,7 +210,12 @@ def test_request_fields_of_a_task_are_sent_over_both_wires():
     ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling=sampling)
     said = {"model": "m", "seed": 3, "top_k": 5}
     assert chat_request(ask, model_name="m") == {**said, "messages": ask.items}
-    assert responses_request(ask, model_name="m") == {**said, "input": ask.items, "metadata": {"x": "y"}}
+    assert responses_request(ask, model_name="m") == {
+        **said,
+        "input": ask.items,
+        "stream": False,
+        "metadata": {"x": "y"},
+    }
     assert sampling["metadata"]["x"] == "y"
 
 
@@ -360,8 +365,11 @@ def test_token_ids_and_logprobs_are_kept_beside_the_items():
 @pytest.mark.parametrize(
     ("fields", "prompt", "note"),
     [
-        ({}, [1], "no_token_ids"),
-        ({"token_ids": [7]}, None, "no_token_ids"),
+        ({}, None, "no_token_ids"),
+        ({}, [1], "no_reply_ids"),
+        ({"token_ids": [7]}, None, "no_prompt_ids"),
+        ({"logprobs": {"content": [{"logprob": 0, "id": 7}]}}, None, "no_prompt_ids"),
+        ({"provider_specific_fields": {"token_ids": [7]}}, None, "no_prompt_ids"),
         ({"token_ids": [7]}, [1], "no_logprobs"),
         ({"token_ids": [7], "logprobs": None}, [1], "no_logprobs"),
         ({"token_ids": [7], "logprobs": {"content": None}}, [1], "no_logprobs"),
@@ -493,3 +501,51 @@ def test_trifles_never_cost_the_reply(message, fields, wanted):
 )
 def test_other_names_of_finish_reasons_are_known(given, wanted):
     assert read_chat_reply(reply({"content": "x"}, given)).finish_reason == wanted
+
+
+@pytest.mark.parametrize("calls", [[], None])
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+def test_a_text_with_the_finish_reason_of_calls_is_kept(calls, reason):
+    got = read_chat_reply(reply({"content": "4", "tool_calls": calls}, reason))
+    assert (text_of(got.items[0]), got.finish_reason) == ("4", "stop")
+
+
+def test_a_reply_stopped_for_repetition_is_cut_and_names_the_reason():
+    got = read_chat_reply(reply({"content": "4 4 4 4"}, "repetition"))
+    assert (got.finish_reason, got.server_finish_reason) == ("max_output_tokens", "repetition")
+
+
+def token_body(choice=None, usage=None, **fields):
+    whole = {"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop", **(choice or {})}
+    usage = usage or {"prompt_tokens": 1, "completion_tokens": 2}
+    return orjson.dumps({"id": "c", "model": "m", "choices": [whole], "usage": usage, **fields})
+
+
+LOGPROBS = {"content": [{"logprob": -0.5, "id": 7}, {"logprob": -0.25, "id": 8}]}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"token_ids": [7, 8], "logprobs": LOGPROBS},
+        {"provider_specific_fields": {"token_ids": [7, 8], "stop_reason": None}, "logprobs": LOGPROBS},
+        {"logprobs": LOGPROBS},
+    ],
+)
+def test_token_ids_are_found_where_servers_and_gateways_place_them(choice):
+    got = read_chat_reply(token_body(choice, prompt_token_ids=[1]), asked_tokens=True)
+    assert (got.tokens_note, got.tokens.fields()["generation_token_ids"]) == ("", [7, 8])
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 1, "completion_tokens": 4}, {"prompt_tokens": 3}])
+@pytest.mark.parametrize("message", [{"content": "4"}, {"content": "4", "reasoning": "Hm."}])
+def test_tokens_that_differ_from_the_usage_in_number_are_not_captured(usage, message):
+    choice = {"token_ids": [7, 8], "logprobs": LOGPROBS, "message": {"role": "assistant", **message}}
+    got = read_chat_reply(token_body(choice, usage, prompt_token_ids=[1]), asked_tokens=True)
+    assert (got.tokens, got.tokens_note, text_of(got.items[-1])) == (None, "usage_differs", "4")
+
+
+def test_reasoning_in_the_fields_of_a_gateway_is_read():
+    message = {"content": "4", "reasoning_content": None, "provider_specific_fields": {"reasoning": "Hm."}}
+    got = read_chat_reply(reply(message, usage={"prompt_tokens": 1, "completion_tokens": 2}))
+    assert [(item["type"], text_of(item)) for item in got.items] == [("reasoning", "Hm."), ("message", "4")]

@@ -103,7 +103,7 @@ def test_a_responses_call_says_everything_and_reads_the_reply():
     endpoint = Endpoint(ok(RESPONSES_OK))
     reply = endpoint.ask(wire="responses", api_key="")
     path, headers, body = endpoint.requests[0]
-    assert (path, body) == ("/v1/responses", {"model": "m", "input": ASK.items, "seed": 3})
+    assert (path, body) == ("/v1/responses", {"model": "m", "input": ASK.items, "stream": False, "seed": 3})
     assert "Authorization" not in headers
     assert reply.items == RESPONSES_OK["output"]
 
@@ -285,3 +285,50 @@ def test_an_endpoint_that_may_not_be_called_is_a_policy_error():
 def test_a_seed_is_not_sent_to_responses_endpoints_that_refuse_it(base_url, sent):
     body = responses_request(ASK, model_name="m", dialect=Dialect(takes_seed=not rejects_unknown_parameters(base_url)))
     assert ("seed" in body) is sent
+
+
+def events(*given):
+    body = b"".join(b"event: x\ndata: " + orjson.dumps(event) + b"\n\n" for event in given)
+    return 200, body, {"Content-Type": "text/event-stream; charset=utf-8"}
+
+
+DONE = {"type": "response.completed", "response": {**RESPONSES_OK, "status": "completed"}}
+
+
+def test_a_responses_stream_is_read_where_a_server_ignores_that_it_was_not_asked_for():
+    endpoint = Endpoint(events({"type": "response.created"}, DONE))
+    reply = endpoint.ask(wire="responses")
+    assert (reply.items, reply.retries, endpoint.requests[0][2]["stream"]) == (RESPONSES_OK["output"], 0, False)
+
+
+def test_an_interrupted_responses_stream_is_retried():
+    endpoint = Endpoint(events({"type": "response.created"}), events(DONE))
+    assert endpoint.ask(wire="responses").retries == 1
+
+
+def test_a_responses_stream_with_an_error_tells_it():
+    endpoint = Endpoint(events({"type": "error", "code": "invalid_prompt", "message": "Bad prompt."}))
+    with pytest.raises(PolicyError, match=r"Bad prompt\.") as raised:
+        endpoint.ask(wire="responses")
+    assert not raised.value.transient
+
+
+def test_a_stream_of_another_api_is_a_permanent_error_with_its_content_type():
+    endpoint = Endpoint(*[events({"object": "chat.completion.chunk", "choices": []})] * 3)
+    with pytest.raises(PolicyError, match=r"content type is text/event-stream") as raised:
+        endpoint.ask(wire="responses")
+    assert not raised.value.transient
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
+def test_a_page_in_place_of_a_reply_is_named_by_its_content_type(wire):
+    endpoint = Endpoint(*[(200, b"<html>", {"Content-Type": "text/html"})] * 3)
+    with pytest.raises(PolicyError, match=r"content type is text/html"):
+        endpoint.ask(wire=wire)
+
+
+def test_the_retry_after_header_of_litellm_is_honoured():
+    headers = {"llm_provider-retry-after": "7"}
+    endpoint = Endpoint(error(503, **headers), ok())
+    endpoint.ask()
+    assert endpoint.slept == [7.0]

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.traces.chat_turns import call_item, message_item
+from apps.gym.traces.items import UNPARSED
 from apps.gym.wires.chat_reply import CallsMissing, ReplyMalformed
-from apps.gym.wires.messages_content import REDACTED, UNPARSED
+from apps.gym.wires.messages_content import REDACTED
 from apps.gym.wires.messages_reply import (
     read_messages_reply,
     write_message,

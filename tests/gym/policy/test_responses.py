@@ -23,6 +23,7 @@ def test_a_request_carries_items_tools_and_what_sampling_says():
     assert responses_request(Ask(items=items, tools=[tool], sampling=sampling), model_name="m") == {
         "model": "m",
         "input": items,
+        "stream": False,
         "tools": [tool],
         "temperature": 0.5,
         "tool_choice": "auto",
@@ -41,7 +42,7 @@ def test_structured_output_tool_choice_and_parallel_calls_are_sent_unchanged():
     }
     tool = {"type": "function", "name": "f", "parameters": {}}
     body = responses_request(Ask(items=[], tools=[tool], sampling={**said, "stream": True}), model_name="m")
-    assert body == {"model": "m", "input": [], "tools": [tool], **said}
+    assert body == {"model": "m", "input": [], "tools": [tool], "stream": False, **said}
 
 
 def test_reasoning_goes_back_as_it_came_encrypted_or_not_unless_it_is_to_be_dropped():
@@ -58,7 +59,11 @@ def test_reasoning_goes_back_as_it_came_encrypted_or_not_unless_it_is_to_be_drop
 def test_what_the_endpoint_would_refuse_is_left_out():
     sampling = {"seed": 3, "tool_choice": "auto", "parallel_tool_calls": True}
     ask = Ask(items=[], sampling=sampling)
-    assert responses_request(ask, model_name="m", dialect=Dialect(takes_seed=False)) == {"model": "m", "input": []}
+    assert responses_request(ask, model_name="m", dialect=Dialect(takes_seed=False)) == {
+        "model": "m",
+        "input": [],
+        "stream": False,
+    }
 
 
 def test_items_keep_every_field():
