@@ -11,7 +11,16 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from apps.gym.errors import PolicyError
-from apps.gym.traces.items import TEXT_SEPARATOR, Item, dump_json, is_by_model, item_type, join_parts, text_of, valid_arguments
+from apps.gym.traces.items import (
+    TEXT_SEPARATOR,
+    Item,
+    dump_json,
+    is_by_model,
+    item_type,
+    join_parts,
+    text_of,
+    valid_arguments,
+)
 from apps.gym.traces.known_ids import KnownIds
 
 Message = dict[str, Any]

@@ -38,9 +38,7 @@ def read_tokens(
         return None, why.note
 
 
-def check_counts(
-    tokens: TokenCapture | None, note: str, usage: TokenUsage
-) -> tuple[TokenCapture | None, str]:
+def check_counts(tokens: TokenCapture | None, note: str, usage: TokenUsage) -> tuple[TokenCapture | None, str]:
     """Return tokens and note, without tokens if their numbers differ from the usage: a gateway dropped some."""
     if tokens is None:
         return None, note

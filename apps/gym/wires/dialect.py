@@ -80,8 +80,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How requests to this endpoint differ from the standard, and how its replies are read.
 
     `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `call_content` is
-    the content of a chat message that has calls and no text. `asks_tokens`: request token IDs and logprobs of every turn, with vLLM's parameters. `extra_body` is merged into each request,
-    except FIXED fields. `renamed` renames keys of the request, for example `{"max_completion_tokens": "max_tokens"}`.
+    the content of a chat message that has calls and no text. `asks_tokens`: request token IDs and logprobs of every
+    turn, with vLLM's parameters. `extra_body` is merged into each request, except FIXED fields. `renamed` renames keys
+    of the request, for example `{"max_completion_tokens": "max_tokens"}`.
     """
 
     takes_seed: bool = True

@@ -331,4 +331,4 @@ def test_the_retry_after_header_of_litellm_is_honoured():
     headers = {"llm_provider-retry-after": "7"}
     endpoint = Endpoint(error(503, **headers), ok())
     endpoint.ask()
-    assert endpoint.slept == [7.0]
+    assert endpoint.slept == [8.0]

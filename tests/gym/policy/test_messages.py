@@ -94,7 +94,11 @@ def bodies(draw):
         body["messages"].append({"role": "user", "content": as_written(draw(user_turn))})
         if draw(st.booleans()):
             body["messages"].append({"role": "system", "content": draw(some_text)})
-        body["messages"].append({"role": "assistant", "content": as_written(draw(model_turn))})
+        turn = draw(model_turn)
+        for place, block in enumerate(turn):
+            if block["type"] == "tool_use":
+                block["id"] += f"_{len(body['messages'])}_{place}"  # The API refuses repeated ids.
+        body["messages"].append({"role": "assistant", "content": as_written(turn)})
     tools = st.builds(
         lambda name, schema, more: {"name": name, "input_schema": schema, **more},
         names,

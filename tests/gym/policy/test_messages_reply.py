@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.traces.chat_turns import call_item, message_item
-from apps.gym.traces.items import UNPARSED
+from apps.gym.traces.items import UNPARSED, text_of
 from apps.gym.wires.chat_reply import CallsMissing, ReplyMalformed
 from apps.gym.wires.messages_content import REDACTED
 from apps.gym.wires.messages_reply import (
@@ -142,7 +142,12 @@ def test_each_stop_reason_has_its_finish_reason(reason, finish, server):
 
 def test_a_call_that_is_announced_and_missing_is_an_error():
     with pytest.raises(CallsMissing):
-        read_messages_reply(body_of(stop_reason="tool_use"))
+        read_messages_reply(body_of(content=[], stop_reason="tool_use"))
+
+
+def test_a_text_with_the_stop_reason_of_calls_is_kept():
+    reply = read_messages_reply(body_of(content=[{"type": "text", "text": "4"}], stop_reason="tool_use"))
+    assert (text_of(reply.items[0]), reply.finish_reason) == ("4", "stop")
 
 
 CALL = b'{"type": "tool_use", "id": "t1", "name": "add", "input": %s}'
