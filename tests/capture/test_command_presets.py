@@ -111,6 +111,9 @@ async def scripted_model(reply: Callable[[list[Any]], dict[str, Any]], asked: li
         delta = dict(reply(body["messages"]))
         usage = delta.pop("usage", {"prompt_tokens": 20, "completion_tokens": 5})
         prompt, sampled = token_ids(body["messages"], delta) if body.get("return_token_ids") else ({}, {})
+        if prompt:
+            counts = len(prompt["prompt_token_ids"]), len(sampled["token_ids"])
+            usage = {"prompt_tokens": counts[0], "completion_tokens": counts[1]}
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         ends = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if "tool_calls" in delta else "stop"}

@@ -41,6 +41,7 @@ MESSAGE = {
     "usage": {"input_tokens": 9, "output_tokens": 3},
 }
 TOKENS = {
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2},
     "prompt_token_ids": [1, 2, 3],
     "choices": [
         {

@@ -23,13 +23,13 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "argumen
 CHAT = {
     "id": "chat_1",
     "model": "qwen3-served",
-    "prompt_token_ids": [1, 2, 3],
+    "prompt_token_ids": [1] * 1000,
     "choices": [
         {
             "message": {"role": "assistant", "content": None, "tool_calls": [CALL]},
             "finish_reason": "tool_calls",
-            "token_ids": [4, 5],
-            "logprobs": {"content": [{"logprob": -0.5}, {"logprob": -0.25}]},
+            "token_ids": [4] * 500,
+            "logprobs": {"content": [{"logprob": -0.5}] * 500},
         }
     ],
     "usage": {"prompt_tokens": 1000, "completion_tokens": 500},
@@ -97,7 +97,7 @@ def test_the_reply_is_a_trace_with_the_prompt(server):
     ]
     assert (call.model, call.version, call.finish_reason, call.seen) == ("qwen3-served", "step-7", "tool_calls", 2)
     assert call.sampling == {"temperature": 0.2, "top_p": 0.9, "tool_choice": "required"}
-    assert trial.captured == {"prompt": 3, "generated": 2}
+    assert trial.captured == {"prompt": 1000, "generated": 500}
     assert trial.cost == pytest.approx((1000 * 2.0 + 500 * 8.0) / 1e6)
     (sent,) = server.bodies
     assert (sent["model"], sent["temperature"], sent["top_p"], sent["tool_choice"]) == ("qwen3", 0.2, 0.9, "required")
