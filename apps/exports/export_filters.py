@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
-from apps.gym.attempt_options import REWARD_SOURCES, IncludeAmbiguous, IncludeTruncated
+from apps.gym.attempt_options import REWARD_SOURCES, IncludeAmbiguous, IncludeNoticed, IncludeTruncated
 from apps.gym.exporters.protocol import Format, RowKind
 from apps.gym.specs import Option
 from apps.rollouts.models import RolloutQuerySet
@@ -89,6 +89,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
     include_truncated: IncludeTruncated = False
     include_ambiguous: IncludeAmbiguous = False
+    include_noticed: IncludeNoticed = False
     include_flagged: Annotated[
         bool,
         Option(
@@ -104,9 +105,9 @@ _DEFAULTS: dict[RowKind, dict[str, Any]] = {
     "labels": {"dedupe": True},
     "preferences": {},
     "tasks": {},
-    "scored": {"include_truncated": True},
+    "scored": {"include_truncated": True, "include_noticed": True},
 }
-_OF_ATTEMPTS = {"min_reward", "include_flagged", "include_truncated", "include_ambiguous", "dedupe"}
+_OF_ATTEMPTS = {"min_reward", "include_flagged", "include_truncated", "include_ambiguous", "include_noticed", "dedupe"}
 _OF_PAIRS = {"include_rejected", "only_accepted", "sources"}
 _APPLY: dict[RowKind, frozenset[str]] = {
     "demonstrations": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
@@ -119,6 +120,7 @@ _APPLY: dict[RowKind, frozenset[str]] = {
             "min_reward",
             "include_flagged",
             "include_ambiguous",
+            "include_noticed",
             "per_task",
             "max_rows",
             "splits",

@@ -34,6 +34,7 @@ class Candidate(NamedTuple):
     stop_reason: str
     masked: str
     ambiguous_path: bool
+    notices: str
     model_version: str
     output_tokens: int
     flagged: bool
@@ -180,6 +181,7 @@ def _choose(rollouts: list[Candidate], filters: Filters, ledger: Ledger, *, keep
             include_truncated=filters.include_truncated,
             include_masked=keeps_masked,
             include_ambiguous=filters.include_ambiguous,
+            include_noticed=filters.include_noticed,
             min_reward=filters.min_reward,
         )
         if reason:

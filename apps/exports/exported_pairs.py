@@ -62,8 +62,11 @@ def _status_refusal(pair: PreferencePair, filters: Filters) -> str:
         return "not_accepted"
     if filters.sources and pair.source not in filters.sources:
         return "other_source"
-    if pair.chosen.masked or pair.rejected.masked:
-        return MASKED
-    if (pair.chosen.ambiguous_path or pair.rejected.ambiguous_path) and not filters.include_ambiguous:
-        return "ambiguous_path"
-    return "flagged" if (pair.chosen.flagged or pair.rejected.flagged) and not filters.include_flagged else ""
+    sides = (pair.chosen, pair.rejected)
+    holds = {
+        MASKED: any(side.masked for side in sides),
+        "ambiguous_path": any(side.ambiguous_path for side in sides) and not filters.include_ambiguous,
+        "setup_notice": any(side.notices for side in sides) and not filters.include_noticed,
+        "flagged": any(side.flagged for side in sides) and not filters.include_flagged,
+    }
+    return next((reason for reason, is_so in holds.items() if is_so), "")

@@ -15,4 +15,11 @@ IncludeAmbiguous = Annotated[
         "No captured call surely wrote the agent's answer, so the exported conversation may be another one.",
     ),
 ]
+IncludeNoticed = Annotated[
+    bool,
+    Option(
+        "Include rollouts with set-up notices",
+        "The set-up of the server decided how they ended, for example a tool call that stayed text.",
+    ),
+]
 REWARD_SOURCES = {"override": "Reviewer's override, else the verifier's", "verifier": "The verifier's"}

@@ -69,7 +69,7 @@ REASONS: dict[str, Reason] = {
             "without a reward",
             "The rollout completed without a reward.",
             "reviewer",
-            "flag:unscored -flag:masked,credentials,truncated,ambiguous",
+            "flag:unscored -flag:masked,credentials,truncated,ambiguous -notice:*",
         ),
         (
             "flagged",
@@ -85,6 +85,13 @@ REASONS: dict[str, Reason] = {
             "include_ambiguous",
             "flag:ambiguous status:completed -flag:masked,credentials",
         ),
+        (
+            "setup_notice",
+            "with a set-up notice",
+            "The set-up of the server decided how the rollout ended, not the model.",
+            "include_noticed",
+            "notice:* status:completed -flag:masked,credentials,ambiguous",
+        ),
         ("redacted", "with redacted credentials", "Credentials were redacted.", "include_redacted", "flag:redacted"),
         ("below_min_reward", "below the minimum reward", "The reward is below min_reward.", "min_reward"),
         (
@@ -92,7 +99,7 @@ REASONS: dict[str, Reason] = {
             "cut off by a limit",
             "The rollout was cut off, so it does not show how to end.",
             "include_truncated",
-            "flag:truncated -flag:masked,credentials,ambiguous",
+            "flag:truncated -flag:masked,credentials,ambiguous -notice:*",
         ),
         ("not_selected", "not selected by the filter", "The filter or the list of rollouts leaves it out.", "q"),
         ("no_trace", "without a trace", "The trace was deleted or never stored."),
@@ -254,6 +261,8 @@ class RolloutRow(Protocol):
     @property
     def ambiguous_path(self) -> bool: ...
     @property
+    def notices(self) -> str: ...
+    @property
     def stop_reason(self) -> str: ...
 
 
@@ -264,6 +273,7 @@ def find_reason(
     include_truncated: bool = False,
     include_masked: bool = False,
     include_ambiguous: bool = False,
+    include_noticed: bool = False,
     min_reward: float | None = None,
 ) -> str:
     """Return why a rollout is left out, as far as its columns tell, or an empty string."""
@@ -273,6 +283,7 @@ def find_reason(
         MASKED: row.masked and not include_masked,
         "flagged": row.flagged and not include_flagged,
         "ambiguous_path": row.ambiguous_path and not include_ambiguous,
+        "setup_notice": row.notices != "" and not include_noticed,
         "below_min_reward": min_reward is not None and row.reward is not None and row.reward < min_reward,
         "truncated": not include_truncated and row.stop_reason not in ENDED_BY_ITSELF,
         # Last, because a verdict of reviewers can replace a reward.

@@ -29,6 +29,7 @@ _COLUMNS = (
     "stop_reason",
     "masked",
     "ambiguous_path",
+    "notices",
     "redactions",
     "flagged",
     "output_tokens",

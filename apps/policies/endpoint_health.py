@@ -13,6 +13,7 @@ from apps.gym.wires.endpoint_checks import CALL_SECONDS, Check, Checkup, Endpoin
 from apps.gym.wires.openai_http import HttpPolicy
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.policy_clients import connect_policy, open_outbound, stored_key
+from apps.policies.setup_checks import check_setup
 
 _MESSAGE_CHARACTERS = 500
 _TRIES = 3
@@ -52,19 +53,21 @@ async def _ask(policy_model: PolicyModel) -> Checkup:
     try:
         policy = connect_policy(patient, outbound)
         assert isinstance(policy, HttpPolicy)
-        return await check_endpoint(
-            Endpoint(
-                sender=policy.sender,
-                policy=policy,
-                model_name=policy_model.model_name,
-                secrets=[key],
-                has_key=bool(key),
-                lists_models=policy_model.provider not in (Provider.AZURE, Provider.ANTHROPIC),
-                tells_version=policy_model.provider == Provider.VLLM,
-                wants_tokens=policy_model.capture_tokens,
-                sampling=policy_model.sampling,
-            )
+        endpoint = Endpoint(
+            sender=policy.sender,
+            policy=policy,
+            model_name=policy_model.model_name,
+            secrets=[key],
+            has_key=bool(key),
+            lists_models=policy_model.provider not in (Provider.AZURE, Provider.ANTHROPIC),
+            tells_version=policy_model.provider == Provider.VLLM,
+            wants_tokens=policy_model.capture_tokens,
+            sampling=policy_model.sampling,
         )
+        checkup = await check_endpoint(endpoint)
+        if any(check.name == "latency" and check.status == "ok" for check in checkup.checks):
+            checkup.checks += await check_setup(endpoint)
+        return checkup
     finally:
         await outbound.close()
 
@@ -79,4 +82,5 @@ def _summary(checkup: Checkup) -> str:
     if unchecked := next((c.message for c in checkup.checks if c.name == "tool_call" and c.status != "ok"), ""):
         return f"The endpoint responds. {unchecked}"
     tokens = " and returns token IDs" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
-    return f"The endpoint responds, has the model and calls tools{tokens}."
+    warnings = "".join(f" Warning: {check.message}" for check in checkup.checks if check.status == "warning")
+    return f"The endpoint responds, has the model and calls tools{tokens}.{warnings}"

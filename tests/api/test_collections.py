@@ -187,7 +187,8 @@ def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
     of_pairs = ["include_rejected", "only_accepted", "sources"]
     assert dpo["filters"] == sorted(
         [
-            *("include_ambiguous", "include_flagged", "max_rows", "min_reward", "per_task", "q", "rollouts", "splits"),
+            *("include_ambiguous", "include_flagged", "include_noticed", "max_rows", "min_reward", "per_task", "q"),
+            *("rollouts", "splits"),
             *of_pairs,
         ]
     )

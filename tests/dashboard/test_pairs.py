@@ -161,6 +161,7 @@ def test_every_part_of_the_rule_is_made_as_the_form_says_and_offered_again():
         "same": "completions",
         "include_truncated": True,
         "include_ambiguous": False,
+        "include_noticed": False,
         "include_redacted": False,
         "reward_from": "override",
     }

@@ -191,7 +191,11 @@ def test_the_source_is_as_planned_whatever_was_edited_since(collection):
         ("trl_sft", None, {"min_reward": 0.7, "dedupe": True, "reward_from": "override"}),
         ("trl_sft", {"min_reward": None}, {"dedupe": True, "reward_from": "override"}),
         ("trl_sft", {"min_reward": 0.2, "dedupe": False}, {"min_reward": 0.2, "reward_from": "override"}),
-        ("nemo_gym_rollouts", {"reward_from": "verifier"}, {"include_truncated": True, "reward_from": "verifier"}),
+        (
+            "nemo_gym_rollouts",
+            {"reward_from": "verifier"},
+            {"include_truncated": True, "include_noticed": True, "reward_from": "verifier"},
+        ),
     ],
 )
 def test_the_export_keeps_the_filters_that_were_applied(collection, format, filters, kept):

@@ -9,6 +9,7 @@ import pytest
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.secrets import encrypt_secret
+from apps.policies.setup_checks import SETUP_CHECKS
 from tests.factories import make_policy_model
 
 pytestmark = pytest.mark.django_db
@@ -64,8 +65,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body=None):
         path = self.path.split("?")[0]
-        self.server.requests.append((self.path, self.key(), body))
+        is_of_setup = body and body.get("tool_choice") not in ("required", {"type": "any"})
+        (self.server.of_setup if is_of_setup else self.server.requests).append((self.path, self.key(), body))
         status, answer = self.server.answers.get(path, (404, {}))
+        answer = answer(body) if callable(answer) else answer
         sent = answer if isinstance(answer, bytes) else orjson.dumps(answer)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -87,7 +90,7 @@ def server(settings):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        server.requests = []
+        server.requests, server.of_setup = [], []
         server.answers = {
             "/v1/models": (200, MODELS),
             "/v1/chat/completions": (200, CHAT),
@@ -117,7 +120,7 @@ def probe(server, **fields):
 
 
 def states(stored):
-    return [(each["name"], each["status"]) for each in stored.health_checks]
+    return [(each["name"], each["status"]) for each in stored.health_checks if each["name"] not in SETUP_CHECKS]
 
 
 def message_of(stored, name):

@@ -103,6 +103,8 @@ GateSerializer = make_serializer(
     missing_tasks="Tasks with a reward in the baseline only.",
     interval="Mean paired difference by task (candidate minus baseline), with 95 % interval; null for few tasks.",
     p_value="One-sided p value of the paired t-test; null for fewer than five tasks.",
+    notices="Set-up notices of the candidate. They do not change the verdict.",
+    baseline_notices="Set-up notices of the baseline.",
 )
 MatrixSerializer = make_serializer(
     "Matrix",

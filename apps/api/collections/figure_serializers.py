@@ -4,9 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.api.framework.record_serializers import make_serializer, record_serializer
+from apps.api.framework.record_serializers import make_serializer, record_serializer, serializer_of
 from apps.api.framework.trainability_serializers import TrainabilitySerializer
 from apps.gym.metrics.first_k import FirstAttempts
+from apps.gym.setup_notices import SetupNotice
 from apps.rollouts.metrics.collection_figures import JudgeFigures, LengthBar, ToolFigures
 from apps.rollouts.metrics.components import ComponentFigures
 from apps.rollouts.metrics.figure_names import FIRST_K, HELP
@@ -96,6 +97,7 @@ class MetricsSerializer(FiguresSerializer):
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null without a judge model.")
     by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")
     trainability = TrainabilitySerializer(help_text="What may be trained on, and why the rest may not.")
+    notices = serializer_of(SetupNotice)(many=True, help_text="Signs that the server, not the model, decided outcomes.")
 
 
 class ServerMetricsSerializer(serializers.ModelSerializer[ServerMetrics]):

@@ -45,7 +45,7 @@ def make_serializer(name: str, record: type, **helps: str) -> type[serializers.S
 
 
 @cache
-def _serializer_of(record: type) -> type[serializers.Serializer[Any]]:
+def serializer_of(record: type) -> type[serializers.Serializer[Any]]:
     """Return the serializer of a nested record, cached so that it is one schema component."""
     return make_serializer(record.__name__, record)
 
@@ -59,9 +59,9 @@ def _make_field(hint: Any, help_text: str | None = None) -> serializers.Field[An
     if kind is Literal:
         return serializers.ChoiceField(choices=parts, **given)
     if kind not in (dict, list, tuple):
-        return (_FIELDS.get(kind) or _serializer_of(kind))(**given)
+        return (_FIELDS.get(kind) or serializer_of(kind))(**given)
     if kind is list and isinstance(parts[0], type) and parts[0] not in (*_FIELDS, Any):
-        return _serializer_of(parts[0])(many=True, **given)
+        return serializer_of(parts[0])(many=True, **given)
     if parts[-1] is not Any:
         given["child"] = _make_field(parts[-1])
     return (serializers.DictField if kind is dict else serializers.ListField)(**given)

@@ -33,7 +33,7 @@ _SHOWN = (
 _FIGURES = (
     "rollouts", "completed", "failed", "rewarded", "masked", "missing", "tasks", "mean_reward", "confidence",
     "pass_at_1", "pass_at_k", "no_answer", "groups", "stop_reasons", "errors", "components", "tokens", "cost",
-    "mean_turns", "mean_duration", "trainability",
+    "mean_turns", "mean_duration", "trainability", "notices",
 )  # fmt: skip
 _MAX_K = 8
 _MAX_SHARES = 10

@@ -25,14 +25,17 @@ from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import MAX_CHARACTERS, try_model
 from apps.policies.models import PRICE_FIELDS, Health, PolicyModel, Provider
 from apps.policies.policy_model_changes import save_policy_model
+from apps.policies.setup_checks import SETUP_CHECKS
 from apps.rollouts.logprob_checks import CheckedSequence, check_logprobs
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.models import Collection
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    name = serializers.ChoiceField(choices=["reachable", "model", "tool_call", "usage", "tokens", "latency"])
-    status = serializers.ChoiceField(choices=["ok", "failed", "not_applicable"])
+    name = serializers.ChoiceField(
+        choices=["reachable", "model", "tool_call", "usage", "tokens", "latency", *SETUP_CHECKS]
+    )
+    status = serializers.ChoiceField(choices=["ok", "warning", "failed", "not_applicable"])
     message = serializers.CharField(help_text="Result or exact error; never the key.")
     target = serializers.CharField(required=False, help_text="The checked server.")
     seconds = serializers.FloatField(required=False)

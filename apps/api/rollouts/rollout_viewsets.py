@@ -58,6 +58,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
     cost = serializers.FloatField(
         source="known_cost", read_only=True, allow_null=True, help_text="USD; null if the models have no prices."
     )
+    notices = serializers.ListField(child=serializers.CharField(), source="notice_names", read_only=True)
     outcome = serializers.CharField(
         read_only=True, help_text="Stop reason, error kind, `masked` or `cancelled`; empty until the rollout has ended."
     )
@@ -81,6 +82,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "stop_reason",
             "masked",
             "ambiguous_path",
+            "notices",
             "error_kind",
             "error_message",
             "turns",

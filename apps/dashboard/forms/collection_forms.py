@@ -27,7 +27,7 @@ _REST = [name for name in spec_fields(Plan) if name not in {*_BASICS, *_CHOICE, 
 
 def _is_default(name: str, value: Any) -> bool:
     """Return True for values that a summary leaves out: no limit, or a priority or seed of 0."""
-    return value in (None, "", "{}") or (name in {"priority", "seed"} and str(value) == "0")
+    return value in (None, "", "{}", False) or (name in {"priority", "seed"} and str(value) == "0")
 
 
 @spec_form(Limits)

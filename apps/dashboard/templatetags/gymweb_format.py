@@ -63,7 +63,7 @@ _GOOD = {
     "pushed",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled", "masked", "stale"}
+_WARN = {"paused", "retrying", "half_open", "draft", "empty", "disputed", "throttled", "masked", "stale", "warning"}
 _BUSY = {
     "running",
     "loading",
@@ -219,7 +219,7 @@ def health_chip(checked: Environment | PolicyModel) -> SafeString:
     return status_chip(checked.health, checked.get_health_display())
 
 
-_CHECKS = {"ok": "healthy", "failed": "failed", "not_applicable": "not_applicable"}
+_CHECKS = {"ok": "healthy", "warning": "warning", "failed": "failed", "not_applicable": "not_applicable"}
 
 
 @register.filter
@@ -276,7 +276,8 @@ def flags_of(rollout: Rollout) -> list[str]:
         "no token counts": rollout.calls_without_usage > 0,
         "retried": rollout.attempt > 1,
     }
-    return [label for label, is_so in holds.items() if is_so]
+    flags = [label for label, is_so in holds.items() if is_so]
+    return flags + [notice.title.lower() for notice in rollout.setup_notices]
 
 
 @register.filter

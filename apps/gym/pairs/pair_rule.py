@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 import msgspec
 import orjson
 
-from apps.gym.attempt_options import REWARD_SOURCES, IncludeAmbiguous, IncludeTruncated
+from apps.gym.attempt_options import REWARD_SOURCES, IncludeAmbiguous, IncludeNoticed, IncludeTruncated
 from apps.gym.specs import Option, spec_problems
 from apps.gym.trainability import find_reason
 
@@ -60,6 +60,7 @@ Exclusion = Literal[
     "cancelled",
     "masked",
     "ambiguous_path",
+    "setup_notice",
     "truncated",
     "redacted",
     "no_reward",
@@ -128,6 +129,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = "actions"
     include_truncated: IncludeTruncated = False
     include_ambiguous: IncludeAmbiguous = False
+    include_noticed: IncludeNoticed = False
     include_redacted: Annotated[bool, Option("Include rollouts with redacted credentials", "Left out by default")] = (
         False
     )
@@ -167,6 +169,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str = "answered"
     masked: str = ""
     ambiguous_path: bool = False
+    notices: str = ""
     flagged: bool = False
     """True if credentials were redacted."""
     output_tokens: int = 0
@@ -266,5 +269,6 @@ def find_exclusion(attempt: Attempt, rule: Rule) -> Exclusion | None:
         include_flagged=rule.include_redacted,
         include_truncated=rule.include_truncated,
         include_ambiguous=rule.include_ambiguous,
+        include_noticed=rule.include_noticed,
     )
     return "redacted" if reason == "flagged" else cast("Exclusion", reason) or None

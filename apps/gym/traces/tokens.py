@@ -189,6 +189,15 @@ def count_tokens(stored: bytes) -> tuple[int, int]:
     return shape.prompt, shape.generated
 
 
+def read_new_ids(stored: bytes) -> tuple[list[int], list[int]]:
+    """Return the ids of the prompt that no preceding call has, and the generated ids. Raises TokensUnreadable."""
+    shape = read_shape(stored)
+    middle = HEADER_BYTES + ID_BYTES * shape.rest
+    return _unpacked("I", stored[HEADER_BYTES:middle]), _unpacked(
+        "I", stored[middle : middle + ID_BYTES * shape.generated]
+    )
+
+
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
     """Return the events of a linear trace, with NeMo Gym's token fields on the last item of each turn with tokens.
 

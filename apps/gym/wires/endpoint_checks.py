@@ -41,19 +41,19 @@ TOOL: Tool = {
     },
     "strict": True,
 }
-_QUESTION = "What color is the sky on a clear day? Report it with the tool."
+QUESTION = "What color is the sky on a clear day? Report it with the tool."
 
 # A model cannot be made to call a tool while `thinking` is on.
 _NOT_FOR_A_CHECK = frozenset({"text", "parallel_tool_calls", "thinking"})
 
-Status = Literal["ok", "failed", "not_applicable"]
+Status = Literal["ok", "warning", "failed", "not_applicable"]
 
 
 class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The result of one check.
 
-    `name` is reachable, model, tool_call, usage, tokens or latency; `target` is the URL of the server in
-    checks named `reachable`.
+    `name` is reachable, model, tool_call, usage, tokens, latency, or a name of apps.policies.setup_checks; `target` is
+    the URL of the server in checks named `reachable`.
     """
 
     name: str
@@ -271,7 +271,7 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
     limit = min(CALL_TOKENS, capabilities.get("max_model_len", 2 * CALL_TOKENS) // 2)
     given = {key: value for key, value in endpoint.sampling.items() if key not in _NOT_FOR_A_CHECK}
     ask = Ask(
-        items=[message("user", _QUESTION)],
+        items=[message("user", QUESTION)],
         tools=[TOOL],
         sampling={**given, "tool_choice": "required", "max_output_tokens": limit},
     )

@@ -9,6 +9,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.rollouts.collection_alerts import record_ended, record_paused
+from apps.rollouts.equal_attempts import shows_common_notice
 from apps.rollouts.models import Collection
 from apps.rollouts.server_metrics.aggregate_requests import queue_server_metrics
 
@@ -45,6 +46,14 @@ def settle_collections(collection_ids: abc.Collection[int]) -> None:
     running = given.filter(state=Collection.State.RUNNING)
     pause_collections(running.filter(_TOKENS_SPENT), Collection.PauseReason.MAX_TOKENS)
     pause_collections(running.filter(_MONEY_SPENT), Collection.PauseReason.MAX_COST)
+
+
+def pause_noticed(collection_ids: abc.Collection[int]) -> None:
+    """Pause collections whose ended rollouts all show the same set-up notice."""
+    broken = [one.pk for one in Collection.objects.filter(pk__in=collection_ids) if shows_common_notice(one)]
+    pause_collections(
+        Collection.objects.filter(pk__in=broken, state=Collection.State.RUNNING), Collection.PauseReason.NOTICE
+    )
 
 
 def pause_collections(rows: QuerySet[Collection], reason: Collection.PauseReason) -> list[int]:

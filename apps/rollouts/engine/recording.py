@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from django.db import connection, transaction
 
-from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
+from apps.rollouts.engine.collection_limits import lock_collections, pause_noticed, settle_collections
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.row_statements import execute_with_rows
 from apps.rollouts.search.word_index import mark_attempts_unindexed
@@ -38,6 +38,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     components: dict[str, float] = {}
     masked: str = ""
     ambiguous_path: bool = False
+    notices: str = ""
     stop_reason: str = ""
     error_kind: str = ""
     error_message: str = ""
@@ -85,6 +86,7 @@ _COLUMNS = {
     "components": "jsonb",
     "masked": "text",
     "ambiguous_path": "boolean",
+    "notices": "text",
     "stop_reason": "text",
     "error_kind": "text",
     "error_message": "text",
@@ -138,17 +140,22 @@ _POSTGRES_END = _END.format(
     source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})",
     among=_AMONG_IDS,
 )
+PAUSE_AFTER = 20
+"""Ended rollouts after which a collection may pause because of a notice."""
 _COUNTERS: dict[str, float] = {
     **dict.fromkeys(["completed", "failed", "cancelled", "retried", "rewarded", "calls_without_usage"], 0),
     **dict.fromkeys(["retried_calls", "input_tokens", "output_tokens", "judge_tokens"], 0),
     **dict.fromkeys(["cost", "reward_sum"], 0.0),
 }
 # Written by hand, because compiling the ORM's statement takes longer than running it. It returns True if the collection
-# is complete or has reached a limit. No `IS NOT NULL`: in RETURNING, SQLite takes it as always true.
+# is complete or has reached a limit, and True if it pauses on notices and its 20th rollout is among these ends. No
+# `IS NOT NULL`: in RETURNING, SQLite takes it as always true.
 _COUNT = f"""
     UPDATE rollouts_collection SET {", ".join(f"{name} = {name} + %s" for name in _COUNTERS)} WHERE id = %s
     RETURNING total <= completed + failed + cancelled OR max_cost <= cost
-        OR max_tokens <= input_tokens + output_tokens + judge_tokens
+        OR max_tokens <= input_tokens + output_tokens + judge_tokens,
+        pause_on_notice AND completed + failed + cancelled >= {PAUSE_AFTER}
+        AND completed + failed + cancelled - %s < {PAUSE_AFTER}
 """  # noqa: S608
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "bytea", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
@@ -252,11 +259,16 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
             total["reward_sum"] += end.reward
     lock_collections(totals)
     unsettled: list[int] = []
+    begun: list[int] = []
     with connection.cursor() as cursor:
         for collection_id, total in totals.items():
-            cursor.execute(_COUNT, [*total.values(), collection_id])
-            if cursor.fetchone() == (True,):
-                unsettled.append(collection_id)
+            counted = total["completed"] + total["failed"] + total["cancelled"]
+            cursor.execute(_COUNT, [*total.values(), collection_id, counted])
+            for is_settled, has_begun in cursor.fetchall():
+                unsettled += [collection_id] * bool(is_settled)
+                begun += [collection_id] * bool(has_begun)
     if unsettled:
         settle_collections(unsettled)
+    if begun:
+        pause_noticed(begun)
     return set(totals)

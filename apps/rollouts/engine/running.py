@@ -15,11 +15,13 @@ from apps.gym.loop.attempt_driver import AttemptDriver
 from apps.gym.metrics.majority_at_k import comparable_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
+from apps.gym.setup_notices import SetupSigns
 from apps.gym.traces.events import (
     AgentEnd,
     ErrorRaised,
     JudgeCall,
     ModelCall,
+    Prompt,
     SessionOpened,
     ToolResult,
     TraceUnion,
@@ -99,6 +101,7 @@ class RolloutStats(msgspec.Struct):
     verification: Verification | None = None
     tools: dict[str, tuple[int, int, float]] = {}
     last_reply: list[Item] = []
+    signs: SetupSigns = msgspec.field(default_factory=SetupSigns)
     _offered: list[str] = []
     _called: dict[str, list[str]] = {}
     _captured: list[TraceUnion] = []
@@ -106,11 +109,14 @@ class RolloutStats(msgspec.Struct):
     def add(self, event: TraceUnion) -> None:
         match event:
             case SessionOpened():
-                self._offered = [str(tool.get("name", "")) for tool in event.tools]
+                self._offered = self.signs.tools = [str(tool.get("name", "")) for tool in event.tools]
+            case Prompt():
+                self.signs.prompts.append(event.items)
             case ModelCall():
                 self.turns += 1
                 self.model_time += event.duration
                 self.last_reply = event.items
+                self.signs.add(event)
                 if event.call:
                     self._captured.append(event)
                     self._count_calls(event)
@@ -217,6 +223,7 @@ class RolloutStats(msgspec.Struct):
             "reward": None if masked or verified.reward is None else float(verified.reward),
             "masked": masked,
             "ambiguous_path": self.ambiguous_path,
+            "notices": self.signs.names(),
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
             "answer": _storable(comparable_answer(self.last_reply, verified.details)),

@@ -273,6 +273,7 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         model_version=clean_line(version, 200),
         reward=attempt.reward,
         masked=outcome.get("masked", ""),
+        notices=outcome.get("notices", ""),
         components=clean_names(components),
         stop_reason="" if attempt.error_kind else clean_line(attempt.stop_reason, 32),
         error_kind=attempt.error_kind,

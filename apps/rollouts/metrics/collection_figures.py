@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from apps.gym.metrics.best_of_k import mean_best_of_k
 from apps.gym.metrics.first_k import FirstAttempts, combine_ordered, figures_of_first
 from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
+from apps.gym.setup_notices import SetupNotice
 from apps.gym.trainability import Trainability
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.distributions import Bar, Numbers
 from apps.rollouts.metrics.figure_blocks import read_whole_parts
 from apps.rollouts.metrics.label_figures import Figures, fields_of, figure
 from apps.rollouts.metrics.outcome_counts import Outcome, add_up
-from apps.rollouts.metrics.trainable_rollouts import measure_trainability
+from apps.rollouts.metrics.trainable_rollouts import find_notices, measure_trainability
 from apps.rollouts.metrics.whole_parts import CollectionPart
 from apps.rollouts.models import Collection
 
@@ -28,6 +29,7 @@ class CollectionMetrics(Figures):
     `best_of_k` has the same keys as `pass_at_k` (apps.gym.metrics.best_of_k). `first_k` has the figures of the first k
     attempts (apps.gym.metrics.first_k). `judge` is None if no judge was called. `by_length` has the mean reward by
     number of output tokens. `trainability` says which rollouts and tokens may be trained on.
+    `notices` are the set-up notices.
     """
 
     best_of_k: dict[int, float]
@@ -37,6 +39,7 @@ class CollectionMetrics(Figures):
     judge: "JudgeFigures | None"
     by_length: list["LengthBar"]
     trainability: Trainability
+    notices: list[SetupNotice]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,7 @@ def _measure(collection: Collection, parts: Sequence[CollectionPart]) -> Collect
             Numbers(each.lengths for each in parts), max((row["longest"] or 0 for row in outcomes), default=0)
         ),
         trainability=measure_trainability(collection, outcomes),
+        notices=find_notices(collection, outcomes),
     )
 
 

@@ -31,7 +31,7 @@ BLOCKS_AT_ONCE = 8
 SETTLED_SECONDS = 20.0
 """Age of a mark after which its block is counted again. Running rollouts change the same blocks for a while."""
 _CLAIM_EXPIRES = timedelta(minutes=5)
-_VERSION = b"\x03"  # increase it if the meaning of a count changes
+_VERSION = b"\x04"  # increase it if the meaning of a count changes
 _LEVEL = 1
 
 

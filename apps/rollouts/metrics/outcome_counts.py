@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from apps.gym.judging.judge import CONTRADICTION
+from apps.gym.setup_notices import OF_ROLLOUTS
 from apps.rollouts.metrics.distributions import Distribution, distribute
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
@@ -14,15 +15,17 @@ from apps.rollouts.metrics.task_ranges import IN_RANGE, TaskRange
 Outcome = dict[str, Any]
 """Rollouts with the same `status`, `stop_reason` and `error_kind`, with the figures in _FIGURES."""
 
-_USED = "CASE WHEN r.reward IS NOT NULL AND NOT r.flagged AND NOT r.ambiguous_path THEN r.{}_tokens END"
+_UNRESERVED = "NOT r.flagged AND r.masked = '' AND NOT r.ambiguous_path"
+_USED = f"CASE WHEN r.reward IS NOT NULL AND r.notices = '' AND {_UNRESERVED} THEN r.{{}}_tokens END"
 _FIGURES: dict[str, tuple[str, str]] = {
     "count": ("COUNT(*)", "SUM"),
     "rewarded": ("COUNT(r.reward)", "SUM"),
     "masked": ("COUNT(CASE WHEN r.masked <> '' THEN 1 END)", "SUM"),
     "flagged": ("COUNT(CASE WHEN r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
     "ambiguous": ("COUNT(CASE WHEN r.ambiguous_path AND NOT r.flagged AND r.masked = '' THEN 1 END)", "SUM"),
+    "noticed": (f"COUNT(CASE WHEN r.notices <> '' AND {_UNRESERVED} THEN 1 END)", "SUM"),
     "unrewarded": (
-        "COUNT(CASE WHEN r.reward IS NULL AND NOT r.flagged AND r.masked = '' AND NOT r.ambiguous_path THEN 1 END)",
+        f"COUNT(CASE WHEN r.reward IS NULL AND r.notices = '' AND {_UNRESERVED} THEN 1 END)",
         "SUM",
     ),
     "sampled_sum": ("SUM(r.sampled_tokens)", "SUM"),
@@ -47,6 +50,8 @@ _FIGURES: dict[str, tuple[str, str]] = {
         "COUNT(CASE WHEN r.error_kind = 'judge_error' AND r.error_message LIKE %s THEN 1 END)",
         "SUM",
     ),
+    # A doubled percent sign, because the statement has parameters.
+    **{name: (f"COUNT(CASE WHEN r.notices LIKE '%%{name}%%' THEN 1 END)", "SUM") for name in OF_ROLLOUTS},
     "longest": ("MAX(CASE WHEN r.reward IS NOT NULL THEN r.output_tokens END)", "MAX"),
 }
 """SQL that computes each figure over rollouts, and the aggregate that combines partial values."""

@@ -6,7 +6,9 @@ from typing import Literal, get_args
 from apps.gym.metrics.clustered_intervals import MIN_TASKS
 from apps.gym.metrics.paired_comparison import Interval, interval_from
 from apps.gym.metrics.student_t import mean_below_zero
+from apps.gym.setup_notices import SetupNotice
 from apps.rollouts.metrics.collection_comparison import check_contrast, measure_pairs
+from apps.rollouts.metrics.trainable_rollouts import read_setup_notices
 from apps.rollouts.models import Collection
 
 Verdict = Literal["pass", "fail", "undecided"]
@@ -20,7 +22,8 @@ class Gate:
     """The verdict on a candidate, and the figures behind it. Differences are candidate minus baseline, by task.
 
     `p_value` is the probability of a difference this low if the true drop were `max_drop`; None with too few tasks.
-    `missing_tasks` are tasks with a reward in the baseline only.
+    `notices` are the set-up notices of the candidate, `baseline_notices` those of the baseline: they do not change the
+    verdict. `missing_tasks` are tasks with a reward in the baseline only.
     """
 
     verdict: Verdict
@@ -33,6 +36,8 @@ class Gate:
     max_drop: float
     alpha: float
     p_value: float | None
+    notices: list[SetupNotice]
+    baseline_notices: list[SetupNotice]
 
 
 def check_regression(candidate: Collection, baseline: Collection, *, max_drop: float, alpha: float) -> Gate:
@@ -59,6 +64,8 @@ def check_regression(candidate: Collection, baseline: Collection, *, max_drop: f
         max_drop=max_drop,
         alpha=alpha,
         p_value=p_value,
+        notices=read_setup_notices(candidate),
+        baseline_notices=read_setup_notices(baseline),
     )
 
 

@@ -1,4 +1,7 @@
-"""The trainability ledger of a collection: which rollouts and tokens may be trained on, and why the rest may not."""
+"""The trainability ledger of a collection: which rollouts and tokens may be trained on, and why the rest may not.
+
+Also its set-up notices: kinds, numbers of rollouts and examples.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,14 +9,18 @@ from collections.abc import Iterable
 from apps.environments.models import Adapter
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.outcomes import ENDED_BY_ITSELF, MASKED
+from apps.gym.setup_notices import EQUAL_ATTEMPTS, OF_ROLLOUTS, SetupNotice, shown_notices
 from apps.gym.traces.events import decode_event
 from apps.gym.trainability import GRAMMARS, STRICT_TOOLS, Trainability, summarize
 from apps.gym.wires.grammars import has_strict_tools, name_grammar
+from apps.rollouts.equal_attempts import find_equal_attempts
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.figure_blocks import read_whole_parts
 from apps.rollouts.metrics.outcome_counts import Outcome, add_up
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 
+_EARLIER = ("masked", "flagged", "ambiguous", "noticed")
+"""Figures of rollouts with a reason that applies before `truncated`."""
 _EVENTS = 50
 """Events that are searched for the cause of a grammar."""
 
@@ -21,8 +28,7 @@ _EVENTS = 50
 def read_trainability(collection: Collection) -> Trainability:
     """Return the current ledger of a collection. Unchanged blocks of tasks are not counted again."""
     with consistent_reads():
-        outcomes = [outcome for each in read_whole_parts(collection) for outcome in each.part.outcomes]
-        return measure_trainability(collection, outcomes)
+        return measure_trainability(collection, _read_outcomes(collection))
 
 
 def measure_trainability(collection: Collection, outcomes: Iterable[Outcome]) -> Trainability:
@@ -41,10 +47,11 @@ def measure_trainability(collection: Collection, outcomes: Iterable[Outcome]) ->
             dropped[MASKED] += row["masked"]
             dropped["flagged"] += row["flagged"]
             dropped["ambiguous_path"] += row["ambiguous"]
+            dropped["setup_notice"] += row["noticed"]
             if row["stop_reason"] in ENDED_BY_ITSELF:
                 dropped["no_reward"] += row["unrewarded"]
             else:
-                dropped["truncated"] += row["count"] - row["masked"] - row["flagged"] - row["ambiguous"]
+                dropped["truncated"] += row["count"] - sum(row[name] for name in _EARLIER)
     considered = add_up(outcomes, "count")
     used = considered - dropped.total()
     if collection.traces_deleted_at:
@@ -91,3 +98,37 @@ def foresee_trainability(collection: Collection) -> str:
     if builtin is None or not has_strict_tools(list(builtin.tools)):
         return ""
     return f"No sampled token will be trainable: {STRICT_TOOLS}. {GRAMMARS[STRICT_TOOLS]}"
+
+
+def read_setup_notices(collection: Collection) -> list[SetupNotice]:
+    """Return the current notices of a collection. Unchanged blocks of tasks are not counted again."""
+    with consistent_reads():
+        return find_notices(collection, _read_outcomes(collection))
+
+
+def _read_outcomes(collection: Collection) -> list[Outcome]:
+    return [outcome for each in read_whole_parts(collection) for outcome in each.part.outcomes]
+
+
+def find_notices(collection: Collection, outcomes: Iterable[Outcome]) -> list[SetupNotice]:
+    """Return the notices of counted outcomes, in the order of their declaration."""
+    outcomes, equal = list(outcomes), find_equal_attempts(collection)
+    counts = {**{name: add_up(outcomes, name) for name in OF_ROLLOUTS}, EQUAL_ATTEMPTS: len(equal)}
+    cuts = add_up([row for row in outcomes if row["stop_reason"] == "max_output_tokens"], "count")
+    return [
+        SetupNotice(
+            kind=notice.name,
+            title=notice.title,
+            sentence=notice.sentence,
+            remedy=notice.remedy,
+            rollouts=counts[notice.name],
+            example=_find_example(collection, notice.name) if notice.sign else equal[0],
+            filter=f"notice:{notice.name}" if notice.sign else "",
+        )
+        for notice in shown_notices(counts, reported_cuts=cuts)
+    ]
+
+
+def _find_example(collection: Collection, name: str) -> int | None:
+    noticed = collection.rollouts.exclude(notices="").filter(notices__contains=name)
+    return noticed.order_by("pk").values_list("pk", flat=True).first()

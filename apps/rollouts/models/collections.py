@@ -56,6 +56,7 @@ class Collection(models.Model):
         MAX_TOKENS = "max_tokens", "the token limit is reached"
         MAX_COST = "max_cost", "the cost limit is reached"
         QUOTA = "quota", "the quota of a model is exhausted"
+        NOTICE = "notice", "all rollouts so far show the same set-up notice"
 
     name = RedactedCharField(max_length=200)
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="collections")
@@ -134,6 +135,9 @@ class Collection(models.Model):
         validators=[MinValueValidator(0)],
         help_text="USD at the prices of its models until it is paused; empty: no limit",
     )
+    pause_on_notice = models.BooleanField(
+        default=False, help_text="Pause when 20 rollouts have ended and all show the same set-up notice"
+    )
     archived_at = models.DateTimeField(null=True, blank=True, help_text="When it was archived")
     traces_deleted_at = models.DateTimeField(
         null=True, blank=True, help_text="When the deletion of its traces began; rollouts and figures stay"
@@ -202,7 +206,7 @@ class Collection(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(state__in=["planning", "running", "paused", "completed", "cancelled"])
-                & Q(pause_reason__in=["", "asked", "max_seconds", "max_tokens", "max_cost", "quota"]),
+                & Q(pause_reason__in=["", "asked", "max_seconds", "max_tokens", "max_cost", "quota", "notice"]),
                 name="collection_state_is_known",
             ),
             models.CheckConstraint(

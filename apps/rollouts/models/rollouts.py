@@ -10,6 +10,7 @@ from django.db.models.functions import Cast
 from apps.accounts.stored_json import StoredJSONField
 from apps.gym.outcomes import ERROR_KINDS, MAX_MASK, STOP_REASONS, find_outcome
 from apps.gym.rewards import MAX_REWARD
+from apps.gym.setup_notices import MAX_NOTICES, Notice, read_notices
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.gym.traces.graph import TraceGraph
 from apps.rollouts.models.collections import Collection
@@ -94,6 +95,9 @@ class Rollout(models.Model):
     ambiguous_path = models.BooleanField(
         default=False, help_text="No captured call surely wrote the agent's answer: the main path may be another one"
     )
+    notices = models.CharField(
+        max_length=MAX_NOTICES, blank=True, default="", help_text="Names of its set-up notices, separated by spaces"
+    )
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)
     turns = models.PositiveIntegerField(default=0)
@@ -171,6 +175,7 @@ class Rollout(models.Model):
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
             models.Index(fields=["collection"], condition=~Q(masked=""), name="rollout_masked"),
             models.Index(fields=["collection"], condition=Q(ambiguous_path=True), name="rollout_ambiguous_path"),
+            models.Index(fields=["collection", "id"], condition=~Q(notices=""), name="rollout_notices"),
             models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
             # For pages of lists, ordered by id or reward. Indexes leave out the most common value of a column, so that
             # most rollouts need few index entries.
@@ -217,6 +222,14 @@ class Rollout(models.Model):
         has_used = self.input_tokens or self.output_tokens or self.judge_tokens
         is_unknown = has_used and not self.cost and not self.collection.policy_model.is_scripted
         return None if is_unknown else self.cost
+
+    @property
+    def notice_names(self) -> list[str]:
+        return [notice.name for notice in self.setup_notices]
+
+    @property
+    def setup_notices(self) -> list[Notice]:
+        return read_notices(self.notices)
 
     @property
     def repeat_number(self) -> int:

@@ -83,6 +83,13 @@ class Limits:
             example=20.0,
         ),
     ] = None
+    pause_on_notice: Annotated[
+        bool,
+        Option(
+            "Pause on set-up notices",
+            "The collection pauses if all of the first 20 rollouts show the same set-up notice",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,6 +111,7 @@ def _failed_columns(failed: FailedCall) -> dict[str, Any]:
         "answer": "",
         "components": {},
         "ambiguous_path": False,
+        "notices": "",
     }
     return {"status": Rollout.Status.FAILED.value, "error_kind": kind, "error_message": message, **empty}
 

@@ -17,6 +17,7 @@ from apps.policies.models import PolicyModel
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import claiming_workers
 from apps.rollouts.engine.worker_seats import external_seats
+from apps.rollouts.metrics.trainable_rollouts import read_setup_notices
 from apps.rollouts.models import Breaker, Collection, Rollout, Throttle, Worker
 
 MAX_HOLDERS = 3
@@ -26,6 +27,7 @@ RAISE = {
     Collection.PauseReason.MAX_SECONDS: "raise or remove the time limit",
     Collection.PauseReason.MAX_TOKENS: "raise or remove the token limit",
     Collection.PauseReason.MAX_COST: "raise or remove the cost limit",
+    Collection.PauseReason.NOTICE: "change the set-up as the notice says",
     Collection.PauseReason.QUOTA: "add credit or raise the limit at the provider",
 }
 REMEDIES = {
@@ -279,4 +281,6 @@ def explain_pause(collection: Collection) -> str:
     if reason == Collection.PauseReason.QUOTA:
         told = Throttle.objects.filter(_uses(collection)).exclude(quota_message="").order_by("-quota_at")
         said = told.values_list("quota_message", flat=True).first()
+    elif reason == Collection.PauseReason.NOTICE:
+        said = ", ".join(notice.title for notice in read_setup_notices(collection))
     return f"{reason.label}{f' ({said})' if said else ''}: {REMEDIES[reason]}"

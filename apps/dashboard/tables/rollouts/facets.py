@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.gym.outcomes import ENDED_BY_ITSELF
+from apps.gym.setup_notices import NOTICES
 from apps.rollouts.models import Collection, RolloutQuerySet
 from apps.rollouts.search.filters.filter_grammar import Between, Filter, Number, Term, Text, Value, write_term
 from apps.rollouts.search.filters.filter_keys import FLAGS
@@ -21,6 +22,7 @@ _COLUMNS = (
     "reward",
     "masked",
     "ambiguous_path",
+    "notices",
     "tool_errors",
     "flagged",
     "calls_without_usage",
@@ -79,6 +81,7 @@ _LABELS = {
     "stop": "Stop reason",
     "error": "Error",
     "flag": "Flags",
+    "notice": "Set-up notices",
     "tool": "Tools",
     "model": "Model",
     "split": "Split",
@@ -96,6 +99,7 @@ def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
         reward,
         masked,
         ambiguous,
+        notices,
         tool_errors,
         flagged,
         untold,
@@ -110,6 +114,7 @@ def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
         counted["error"][error] += 1
         counted["split"][split] += 1
         counted["tool"].update(tools.keys())
+        counted["notice"].update(notices.split())
         if reward is not None:
             counted["reward"][_bucket(reward)] += 1
         if tags:
@@ -174,6 +179,8 @@ def _values(key: str, counted: Counter[Any]) -> Iterator[tuple[str, Value, int]]
 
 
 def _label(key: str, text: str) -> str:
+    if key == "notice":
+        return NOTICES[text].title if text in NOTICES else text
     return FLAGS.get(text, text) if key == "flag" else text
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
+from apps.gym.setup_notices import NOTICES, OF_ROLLOUTS
 
 STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 FLAGS = {
@@ -64,6 +65,15 @@ KEYS: dict[str, Key] = {
             tuple(FLAGS),
             meanings=FLAGS,
         ),
+        Key(
+            "notice",
+            Kind.CHOICE,
+            "set-up notice",
+            "notice:text_calls",
+            OF_ROLLOUTS,
+            may_be_missing=True,
+            meanings={name: NOTICES[name].title for name in OF_ROLLOUTS},
+        ),
         Key("steps", Kind.COUNT, "turns: replies of the policy model", "steps:<10"),
         Key("calls", Kind.COUNT, "tool calls", "calls:0"),
         Key("tool_errors", Kind.COUNT, "tool calls that failed", "tool_errors:>=2"),
@@ -105,6 +115,7 @@ ALIASES = {
     "policy_model": "model",
     "env": "environment",
     "flags": "flag",
+    "notices": "notice",
     "tags": "tag",
     "tools": "tool",
     "input_tokens": "input",

@@ -215,6 +215,11 @@ def _flag(value: Value) -> Q:
     return FLAGS[value.text]
 
 
+def _notice(value: Value) -> Q:
+    # The first condition is that of the index.
+    return ~Q(notices="") & (Q(notices__contains=value.text) if isinstance(value, Text) else Q())
+
+
 def _text(value: Value) -> Q:
     assert isinstance(value, Text | Pattern)
     return Q(find_text(value.text, begins=isinstance(value, Pattern)))
@@ -235,6 +240,7 @@ OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "stop": _words("stop_reason"),
     "error": _words("error_kind"),
     "flag": _flag,
+    "notice": _notice,
     "steps": _figure("turns"),
     "calls": _figure("tool_calls"),
     "tool_errors": _figure("tool_errors"),

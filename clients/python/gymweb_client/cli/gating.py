@@ -30,6 +30,12 @@ def gate(
         junit.write_bytes(ElementTree.tostring(report, encoding="utf-8", xml_declaration=True))
     if "tasks" in found:
         call.out.one(found)
+    for side, key in (("candidate", "notices"), ("baseline", "baseline_notices")):
+        for notice in found.get(key, []):
+            call.out.say(
+                f"Set-up notice of the {side}: {notice['title']} ({notice['rollouts']:,} rollouts, for example "
+                f"{notice['example']}). {notice['remedy']}"
+            )
     call.out.say(found["reason"])
     if found["verdict"] != "pass":
         raise typer.Exit(FAILED if found["verdict"] == "fail" else USAGE)

@@ -1,0 +1,263 @@
+"""Set-up notices: signs that the server or its settings, not the model, decided how a rollout ended.
+
+Each kind is declared once, in `NOTICES`. Notices of rollouts are stored in a column, as names separated by spaces.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from apps.gym.traces.events import ModelCall
+from apps.gym.traces.items import Item, as_object, assistant_text, function_calls, read_json, text_of
+from apps.gym.traces.tokens import TokensUnreadable, read_new_ids
+
+MAX_NOTICES = 120
+"""Maximum characters of the stored names of a rollout."""
+_CALL_MARKS = (
+    *("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "<|tool_call", "<｜tool▁call", "<｜DSML｜"),
+    *("<tool_calls>", "<TOOLCALL>", "<minimax:tool_call>", "<start_function_call>", "<|START_ACTION|>"),
+    *("<|action_start|>", "<invoke name=", "functools[", "to=functions."),
+)
+_CALL_SPAN = 400
+"""Characters after a mark of a call in which the name of the tool is expected."""
+_FENCED = re.compile(r"\A\s*```\w*\n(.*)```\s*\Z", re.DOTALL)
+_THOUGHT_MARKS = [
+    *((f"<{tag}>", f"</{tag}>") for tag in ("think", "thinking", "seed:think")),
+    *(("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|START_THINKING|>", "<|END_THINKING|>")),
+]
+_decoder = json.JSONDecoder()
+
+
+class Reply(NamedTuple):
+    """A reply of the model. `tools` are the names of the offered tools, `prompts` the messages that the model got.
+
+    `is_whole` is True if the server reported the reply as complete.
+    """
+
+    event: ModelCall
+    text: str
+    has_calls: bool
+    is_whole: bool
+    tools: list[str]
+    prompts: list[list[Item]]
+
+    @property
+    def answers(self) -> bool:
+        return self.has_calls or bool(self.text.strip())
+
+    @property
+    def beyond_limit(self) -> int | None:
+        """Return the output tokens minus the sent limit, None without a limit."""
+        limit = self.event.sampling.get("max_output_tokens")
+        return self.event.usage.get("output_tokens", 0) - limit if isinstance(limit, int) else None
+
+    def has_mark(self, mark: str, place: int) -> bool:
+        """Return True for a mark that is neither quoted nor asked for in the prompt."""
+        before = self.text[:place]
+        in_code = before.rstrip().rpartition("\n")[2].lstrip().startswith("```")
+        is_quoted = in_code or before.endswith(("`", "'", '"'))
+        return not is_quoted and not any(mark in text_of(item) for items in self.prompts for item in items)
+
+
+def _has_text_call(reply: Reply) -> bool:
+    text = reply.text
+    # Most replies have none.
+    named = [name for name in reply.tools if name in text]
+    if not named or reply.has_calls or not reply.is_whole:
+        return False
+    for mark in _CALL_MARKS:
+        place = text.find(mark)
+        if place >= 0 and _names_tool(text, place + len(mark), named):
+            return reply.has_mark(mark, place)
+    return _is_bare_call(text, named)
+
+
+def _names_tool(text: str, start: int, named: list[str]) -> bool:
+    """Return True if a call of a tool follows. Malformed JSON is a fault of the model, which no parser reads."""
+    begin = len(text) - len(text[start:].lstrip())
+    if text[begin : begin + 1] in {"{", "["}:
+        try:
+            _decoder.raw_decode(text, begin)
+        except ValueError:
+            return False
+    return any(name in text[start : start + _CALL_SPAN] for name in named)
+
+
+def _is_bare_call(text: str, named: list[str]) -> bool:
+    """Return True if the whole text is a call: a JSON object, a list of them, or `[name(argument=1)]`."""
+    body = _FENCED.sub(r"\1", text).strip()
+    inner = body.removeprefix("[").removesuffix("]")
+    if inner.endswith(")"):
+        return any(inner.startswith(f"{name}(") for name in named)
+    given = read_json(body) if body[:1] in {"{", "["} else None
+    return bool(given) and all(_is_call(call, named) for call in (given if isinstance(given, list) else [given]))
+
+
+def _is_call(given: Any, named: list[str]) -> bool:
+    call = as_object(as_object(given).get("function")) or as_object(given)
+    return call.get("name") in named and not call.keys().isdisjoint({"arguments", "parameters"})
+
+
+def _lies_in_reasoning(reply: Reply) -> bool:
+    reasoning = (text_of(item) for item in reply.event.items if item.get("type") == "reasoning")
+    return reply.is_whole and not reply.answers and any(map(str.strip, reasoning))
+
+
+def _has_thought(reply: Reply) -> bool:
+    text = reply.text.lstrip()
+    for opening, end in _THOUGHT_MARKS:
+        if text.startswith(opening):
+            return reply.has_mark(opening, 0)
+        place = reply.text.find(end)
+        if place >= 0 and opening not in reply.text[:place] and reply.has_mark(end, place):
+            return True
+    return False
+
+
+def _is_cut(reply: Reply) -> bool:
+    """Return True if a whole reply ends exactly at its limit, unless its tokens show that it is complete.
+
+    Chat templates end the turns of a prompt with the token that ends a reply. A last token that the prompt lacks
+    is therefore part of the text.
+    """
+    if reply.beyond_limit != 0 or not reply.is_whole or reply.has_calls:
+        return False
+    try:
+        prompt, generated = read_new_ids(reply.event.tokens or b"")
+    except TokensUnreadable:
+        return True
+    return not generated or generated[-1] not in prompt
+
+
+class Notice(NamedTuple):
+    """One kind of notice.
+
+    `sign` finds it in a reply; None for kinds that only a comparison of rollouts shows. A rollout has no notice if
+    `unless` holds for one of its replies. A collection shows it from `least` rollouts on.
+    """
+
+    name: str
+    title: str
+    sentence: str
+    remedy: str
+    sign: Callable[[Reply], bool] | None
+    unless: Callable[[Reply], bool] = lambda _: False
+    least: int = 1
+
+
+EQUAL_ATTEMPTS, CUT = "equal_attempts", "cut_unreported"
+_NOTICES = (
+    Notice(
+        "text_calls",
+        "Tool calls left as text",
+        "The answer contains a tool call as text, so no tool ran.",
+        "Start the server with the tool call parser of this model. vLLM: `--tool-call-parser`.",
+        _has_text_call,
+        lambda reply: reply.has_calls,
+    ),
+    Notice(
+        "answer_in_reasoning",
+        "Answers in the reasoning",
+        "A whole reply lies in the reasoning, and the answer is empty.",
+        "If the model does not think, start the server without a reasoning parser. Else use the parser of its family.",
+        _lies_in_reasoning,
+        lambda reply: reply.answers,
+    ),
+    Notice(
+        "thinking_in_answer",
+        "Thinking tags in answers",
+        "The answer contains the tags of the model's reasoning.",
+        "Start the server with the reasoning parser of this model, or set `reasoning` of the policy model to `text`.",
+        _has_thought,
+    ),
+    Notice(
+        "limit_exceeded",
+        "Token limit ignored",
+        "A reply has more output tokens than the limit that was sent.",
+        "In the request options of the policy model, rename `max_completion_tokens` to the name that it reads.",
+        lambda reply: (reply.beyond_limit or 0) > 0,
+    ),
+    Notice(
+        CUT,
+        "Cut replies reported as complete",
+        "A reply ends exactly at its token limit, but the server reports it as complete.",
+        "Raise `max_output_tokens`, and update the server: the finish reason of a cut reply is `length`.",
+        _is_cut,
+        least=2,
+    ),
+    Notice(
+        EQUAL_ATTEMPTS,
+        "Equal attempts",
+        "All attempts at each task are equal.",
+        "Set a temperature above 0, and check that the server uses `temperature` and `seed`.",
+        None,
+    ),
+)
+NOTICES: dict[str, Notice] = {each.name: each for each in _NOTICES}
+"""All kinds by name, in the order in which they are shown."""
+OF_ROLLOUTS = tuple(each.name for each in _NOTICES if each.sign)
+
+
+def read_notices(stored: str) -> list[Notice]:
+    """Return the notices that are stored for a rollout."""
+    return [NOTICES[name] for name in stored.split() if name in NOTICES]
+
+
+def shown_notices(counts: Mapping[str, int], *, reported_cuts: int) -> list[Notice]:
+    """Return the notices to show for these numbers of rollouts by name. A server that reports one cut reports all."""
+    hidden = {CUT} if reported_cuts else set()
+    return [each for each in _NOTICES if counts.get(each.name, 0) >= each.least and each.name not in hidden]
+
+
+class SetupSigns(msgspec.Struct):
+    """Collects the signs of one attempt, reply by reply."""
+
+    tools: list[str] = []
+    prompts: list[list[Item]] = []
+    _found: set[str] = set()
+    _refuted: set[str] = set()
+    _tools_of: dict[int, list[str]] = {}
+
+    def add(self, event: ModelCall) -> None:
+        tools = self._read_tools(event)
+        reply = Reply(
+            event,
+            text=assistant_text(event.items),
+            has_calls=bool(function_calls(event.items)),
+            is_whole=event.finish_reason in {"stop", "tool_calls"},
+            tools=[] if event.sampling.get("tool_choice") == "none" else tools,
+            prompts=self.prompts,
+        )
+        for each in _NOTICES:
+            if each.sign and each.name not in self._found and each.sign(reply):
+                self._found.add(each.name)
+            if each.unless(reply):
+                self._refuted.add(each.name)
+
+    def names(self) -> str:
+        """Return the names of the notices as they are stored."""
+        return " ".join(name for name in OF_ROLLOUTS if name in self._found - self._refuted)
+
+    def _read_tools(self, event: ModelCall) -> list[str]:
+        """Return the offered tools. Only captured calls change them: a call inherits those of its parent."""
+        if not event.call:
+            return self.tools
+        self.prompts.append(event.items_in)
+        given = None if event.tools_in is None else [str(tool.get("name", "")) for tool in event.tools_in]
+        self._tools_of[event.call] = self._tools_of.get(event.parent, self.tools) if given is None else given
+        return self._tools_of[event.call]
+
+
+class SetupNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """A notice of a collection. `filter` finds its rollouts there; empty for kinds that only a comparison shows."""
+
+    kind: str
+    title: str
+    sentence: str
+    remedy: str
+    rollouts: int
+    example: int | None
+    filter: str
