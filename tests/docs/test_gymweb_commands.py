@@ -45,6 +45,7 @@ def fault_of(shown: str) -> str:
 def test_every_command_shown_is_one_that_its_parser_takes(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "RECEIVER", "SIGNING_SECRET", "MLFLOW_TOKEN", "HF_TOKEN"):
         monkeypatch.setenv(name, "set")
+    monkeypatch.setenv("LITELLM_MASTER_KEY", "set")
     monkeypatch.setenv("RECEIVER_HEADERS", "{}")
     assert [fault for shown in shown_commands(document) if (fault := fault_of(shown))] == []
 
