@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 from msgspec import to_builtins
 
-from apps.gym.traces.logprob_differences import compare_logprobs
+from apps.gym.metrics.logprob_differences import compare_logprobs
 from apps.gym.wires.pricing import Prices
 from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import stored_key

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from apps.gym.traces.logprob_differences import compare_logprobs
+from apps.gym.metrics.logprob_differences import compare_logprobs
 
 
 def test_equal_logprobs_differ_by_nothing():
