@@ -9,7 +9,7 @@ from channels.routing import ProtocolTypeRouter
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest, HttpResponseBase
 
-from apps.accounts.web_connections import release_connection, run_query
+from apps.accounts.outages import release_connection, run_query
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
 

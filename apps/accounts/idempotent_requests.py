@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import KeptAnswer, User
-from apps.accounts.process_names import has_ended, name_process
+from apps.gym.process_names import has_ended, name_process
 from apps.gym.request_refusals import Refusal
 
 LOST_AFTER = timedelta(minutes=10)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 
-from apps.accounts.web_connections import run_query
+from apps.accounts.outages import run_query
 
 Row = TypeVar("Row")
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.shared_columns import Dated
 from apps.accounts.stored_json import StoredJSONField
-from apps.accounts.user_names import find_mixed_alphabets, simplify_name
+from apps.gym.user_names import find_mixed_alphabets, simplify_name
 
 
 class Role(models.TextChoices):

@@ -1,6 +1,13 @@
-"""Distinguish transient database errors from faulty queries."""
+"""Distinguish transient database errors from faulty queries, and release connections of web requests."""
 
-from django.db import Error, InterfaceError, OperationalError, connection
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import Error, InterfaceError, OperationalError, close_old_connections, connection
+
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
 
 RETRY_SECONDS = 5
 _SQLSTATES = ("08", "53", "57P")
@@ -46,3 +53,24 @@ def drop_broken_connection() -> None:
     """Close this thread's connection if the server has ended it. The next query opens a new one."""
     if connection.connection is not None and not connection.is_usable():
         connection.close()
+
+
+def release_connection() -> None:
+    """Release the connection of this request. The next query waits for one again.
+
+    Do nothing within a transaction, and outside of web processes with PostgreSQL.
+    """
+    if getattr(connection, "is_pooled", False):
+        close_old_connections()
+
+
+async def run_query(work: Callable[Args, Result], *args: Args.args, **kwargs: Args.kwargs) -> Result:
+    """Run `work` on the thread of the request, and release its connection afterwards."""
+    return await sync_to_async(_run)(work, *args, **kwargs)
+
+
+def _run(work: Callable[Args, Result], *args: Args.args, **kwargs: Args.kwargs) -> Result:
+    try:
+        return work(*args, **kwargs)
+    finally:
+        release_connection()

@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.environments.models import IN_PROCESS, Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym import process_exit

@@ -13,7 +13,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.environments.environment_changes import asks_for_judge
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment

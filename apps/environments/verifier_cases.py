@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.environments.models import Adapter, Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.environments.task_generation import Case

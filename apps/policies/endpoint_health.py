@@ -6,7 +6,7 @@ import msgspec
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.gym.errors import PolicyError
 from apps.gym.storable import clean_line
 from apps.gym.wires.endpoint_checks import CALL_SECONDS, Check, Checkup, Endpoint, check_endpoint

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.audit_log import record
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import GymError, TimedOut
 from apps.gym.tasks.tool_schemas import ToolsRefused, read_tools

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.gym import process_exit
 from apps.gym.request_refusals import Refusal
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload

@@ -12,8 +12,8 @@ from django.utils import timezone
 from apps.accounts.api_keys import create_api_key
 from apps.accounts.idempotent_requests import sweep_answers
 from apps.accounts.models import KeptAnswer, Role, User
-from apps.accounts.process_names import name_process
 from apps.api.framework.operation_schemas import KEY_PARAMETER
+from apps.gym.process_names import name_process
 from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Comment
 from apps.rollouts.models import Collection

@@ -17,7 +17,7 @@ from apps.accounts.sessions.browser_sessions import end_sessions_of
 from apps.accounts.sign_in import SignInRefused
 from apps.accounts.single_sign_on.group_roles import find_role, groups_of
 from apps.accounts.user_accounts import create_user
-from apps.accounts.user_names import find_mixed_alphabets, simplify_name
+from apps.gym.user_names import find_mixed_alphabets, simplify_name
 
 _NAME_LENGTH = 150
 _EMAIL_LENGTH = 254

@@ -10,7 +10,7 @@ import msgspec
 from django.db.models import F
 
 from apps.accounts.models import User
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.agents.models import Agent
 from apps.gym.capture.captured_commands import Command
 from apps.gym.capture.command_paths import COMMANDS, OPEN, Open

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from apps.accounts.web_connections import release_connection
+from apps.accounts.outages import release_connection
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError
 from apps.gym.serving.served_environment import CannotServe

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
-from apps.accounts.web_connections import run_query
+from apps.accounts.outages import run_query
 from apps.gym.traces.events import AgentEnd
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
