@@ -1,4 +1,4 @@
-"""The command `gymweb models check-logprobs`: captured log probabilities against those of a server or a local model."""
+"""The command `gymweb models check-logprobs`: compare captured log probabilities with other scores of the same ids."""
 
 from collections.abc import Callable
 from pathlib import Path
