@@ -17,10 +17,10 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.gym.calls.refusals import explain_refusal
 from apps.gym.errors import GymError
+from apps.gym.metrics.logprob_differences import LogprobComparison, compare_logprobs
 from apps.gym.request_refusals import Refusal
 from apps.gym.storable import clean_line
 from apps.gym.traces.graph_segments import LeafSegment, join_graph
-from apps.gym.metrics.logprob_differences import LogprobComparison, compare_logprobs
 from apps.gym.traces.segments import Sampled
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.policies.models import LogprobMode, PolicyModel
