@@ -11,7 +11,7 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import CallContent, Reasoning
-from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.dialect import PLAIN, Dialect
 from apps.gym.wires.openai_http import PATHS, REQUESTS, HttpPolicy, rejects_unknown_parameters
 from apps.gym.wires.openai_http import Wire as Wires
 from apps.gym.wires.protocol import Ask, Policy, Weights
@@ -97,7 +97,14 @@ def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
         asks_tokens=policy_model.capture_tokens and wire == "chat",
         extra_body=policy_model.extra_body,
         renamed=policy_model.renamed_fields,
+        max_tokens=_find_max_tokens(policy_model),
     )
+
+
+def _find_max_tokens(policy_model: PolicyModel) -> int:
+    """Return the limit of a reply without a limit of its own: what the model can write, as far as it is known."""
+    known = (policy_model.capabilities.get(name) for name in ("max_output_tokens", "max_model_len"))
+    return min(PLAIN.max_tokens, *(one for one in known if type(one) is int and one > 0), PLAIN.max_tokens)
 
 
 def open_scorer(policy_model: PolicyModel, outbound: Outbound) -> Sender:

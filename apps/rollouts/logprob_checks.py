@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.audit_log import record
+from apps.accounts.outages import release_connection
 from apps.gym.calls.refusals import explain_refusal
 from apps.gym.errors import GymError
 from apps.gym.metrics.logprob_differences import LogprobComparison, compare_logprobs
@@ -94,6 +95,7 @@ def check_logprobs(
     if scores:
         scored, problem = _match(found, scores), ""
     else:
+        release_connection()
         scored, problem = async_to_sync(_score)(policy_model, found)
     missing = len(found) - len(scored)
     if missing:

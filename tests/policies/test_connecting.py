@@ -5,12 +5,14 @@ import re
 import pytest
 
 from apps.gym.calls.outbound_policy import OutboundRefused
+from apps.gym.traces.items import message
 from apps.gym.wires.openai_http import HttpPolicy
+from apps.gym.wires.protocol import Ask
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.model_trial import try_model
 from apps.policies.models import Provider
-from apps.policies.policy_clients import KeyMissing, RequestRefused, connect_policy, open_outbound
+from apps.policies.policy_clients import KeyMissing, RequestRefused, connect_policy, open_outbound, rebuild_request
 from apps.policies.secrets import SecretUnreadable, encrypt_secret
 from tests.factories import make_policy_model
 
@@ -114,3 +116,25 @@ def test_anthropic_gets_its_key_and_version_in_its_own_headers():
 def test_a_header_that_needs_a_key_is_not_sent_without_one():
     with pytest.raises(KeyMissing, match="a header needs it"):
         sent_headers(extra_headers={"X-Auth-Token": "{api_key}"}, api_key_encrypted="")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "limit"),
+    [
+        ({}, 8192),
+        ({"max_model_len": 1024}, 1024),
+        ({"max_model_len": 200_000, "max_output_tokens": 4096}, 4096),
+        ({"max_model_len": 200_000, "max_output_tokens": 64_000}, 8192),
+        ({"max_model_len": "1024"}, 8192),
+    ],
+)
+def test_the_limit_over_the_messages_api_is_what_the_model_can_write(capabilities, limit):
+    model = make_policy_model(
+        provider="anthropic",
+        wire="messages",
+        base_url="https://api.anthropic.com/v1",
+        model_name="x",
+        capabilities=capabilities,
+    )
+    _, body = rebuild_request(policy_model=model, ask=Ask(items=[message("user", "Hi")]))
+    assert body["max_tokens"] == limit

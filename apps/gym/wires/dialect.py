@@ -82,7 +82,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `reasoning` is the place of the model's reasoning in messages, or says that it is not sent back. `call_content` is
     the content of a chat message that has calls and no text. `asks_tokens`: request token IDs and logprobs of every
     turn, with vLLM's parameters. `extra_body` is merged into each request, except FIXED fields. `renamed` renames keys
-    of the request, for example `{"max_completion_tokens": "max_tokens"}`.
+    of the request, for example `{"max_completion_tokens": "max_tokens"}`. `max_tokens` is sent over the Messages API,
+    which requires a limit, if the sampling sets none.
     """
 
     takes_seed: bool = True
@@ -91,6 +92,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     asks_tokens: bool = False
     extra_body: dict[str, Any] = {}
     renamed: dict[str, str] = {}
+    max_tokens: int = 8192
 
     def finish(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the request with `extra_body` merged in.

@@ -66,8 +66,8 @@ class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Checkup(msgspec.Struct):
     """The results of all checks.
 
-    `capabilities` has, as far as known, `max_model_len` (tokens), `server_version`, and `root` and `parent` of the
-    model as vLLM lists them: its checkpoint, and the base model of an adapter.
+    `capabilities` has, as far as known, `max_model_len` and `max_output_tokens`, `server_version`, and `root` and
+    `parent` of the model as vLLM lists them: its checkpoint, and the base model of an adapter.
     """
 
     checks: list[Check]
@@ -250,6 +250,9 @@ def _capabilities(endpoint: Endpoint, servers: Iterable[_Server]) -> dict[str, A
             own = (model.get(key) for key in ("max_model_len", "context_length", "max_input_tokens"))
             length = next((one for one in (*own, of_llama) if one), None) or _length_of_parent(model, server)
             lengths += [length] if type(length) is int and length > 0 else []
+            output = model.get("max_output_tokens") or model.get("max_tokens")
+            if type(output) is int and output > 0:
+                found["max_output_tokens"] = min(output, found.get("max_output_tokens", output))
             for key in ("root", "parent"):
                 if isinstance(model.get(key), str):
                     found.setdefault(key, clean_line(model[key], 200))

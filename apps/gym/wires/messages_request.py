@@ -19,9 +19,6 @@ from apps.gym.wires.messages_content import (
 )
 from apps.gym.wires.protocol import Ask
 
-DEFAULT_MAX_TOKENS = 8192
-"""`max_tokens` of a request whose sampling has no `max_output_tokens`; the API requires a value."""
-
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _SYSTEM = ("system", "developer")
@@ -186,7 +183,8 @@ def messages_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> 
         body["system"] = system
     if ask.tools:
         body["tools"] = [messages_tool(tool) for tool in ask.tools]
-    return dialect.finish(body | messages_sampling(ask.sampling, has_tools=bool(ask.tools)))
+    sampling = messages_sampling(ask.sampling, has_tools=bool(ask.tools), max_tokens=dialect.max_tokens)
+    return dialect.finish(body | sampling)
 
 
 def write_messages(items: list[Item], *, thinking: bool = True) -> tuple[str | list[Block], list[dict[str, Any]]]:
@@ -298,16 +296,17 @@ _NOT_FOR_MESSAGES = frozenset(
 )
 
 
-def messages_sampling(sampling: dict[str, Any], *, has_tools: bool) -> dict[str, Any]:
+def messages_sampling(sampling: dict[str, Any], *, has_tools: bool, max_tokens: int) -> dict[str, Any]:
     """Return Responses sampling keys as Messages keys.
 
-    Nulls mean "the endpoint's default" and are left out. The seed is left out, because the API has none.
+    Nulls mean "the endpoint's default" and are left out. The seed is left out, because the API has none. Without
+    `max_output_tokens`, `max_tokens` is sent.
 
     Raises PolicyError for a task's `metadata.extra_body` that cannot be merged.
     """
     given = {key: value for key, value in sampling.items() if value is not None}
     body = {key: value for key, value in given.items() if key not in _NOT_FOR_MESSAGES}
-    body["max_tokens"] = given.get("max_output_tokens", DEFAULT_MAX_TOKENS)
+    body["max_tokens"] = given.get("max_output_tokens", max_tokens)
     if stop := given.get("stop"):
         body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     if has_tools and (choice := _write_choice(given)):

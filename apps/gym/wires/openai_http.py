@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -69,12 +70,24 @@ _CONTEXT_WORDS = (
     "prompt is too long",
     "exceed context limit",
 )
+# Anthropic: "198000 + 8192 > 200000"; vLLM: "8192 > 1024 - 20". The input fits, but not together with the limit.
+_LIMIT_TOO_LONG = re.compile(
+    r"(?P<input>\d+) \+ \d+ > (?P<context>\d+)|\d+ > (?P<of_vllm>\d+) - (?P<input_of_vllm>\d+)"
+)
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class PolicyReplyTooLarge(PolicyError):
     """Raised if the reply is larger than `sending.MAX_REPLY` or the memory budget. Retrying does not help."""
+
+
+class _LimitTooLong(Exception):
+    """Raised if the input fits into the context, but not together with the limit of the reply. `left` is the rest."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(left)
+        self.left = left
 
 
 class HttpPolicy:
@@ -138,6 +151,15 @@ class HttpPolicy:
                 if isinstance(again.error, ReplyMalformed):
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
                     body = self._make_body(asked)
+            except _LimitTooLong as error:
+                if ask.sampling.get("max_output_tokens") is not None or asked is not ask:
+                    reply = Reply(items=[], finish_reason="context_length")
+                    break
+                # The Messages API requires a limit, and the one that GymWeb chose was too long.
+                tries -= 1
+                asked = msgspec.structs.replace(ask, sampling={**ask.sampling, "max_output_tokens": error.left})
+                body = self._make_body(asked)
+                continue
             await self._pauses.wait(pause)
         reply.retries, reply.version, reply.grammar = tries - 1, version, grammar
         reply.sampling = asked.sampling if asked is not ask else None
@@ -246,6 +268,8 @@ class HttpPolicy:
         message, code = explain_refusal(got.body)
         if got.status in (400, 413, 422) and _says_context_length(message, code):
             self._observe("ok")
+            if self._wire == "messages" and (left := _read_space_left(message)) > 0:
+                raise _LimitTooLong(left)
             return Reply(items=[], finish_reason="context_length")
         error = self._error(f"The policy model returned {got.status}: {message or 'no message'}")
         if is_quota_exhausted(got):
@@ -272,6 +296,14 @@ class HttpPolicy:
 
     def _safe_message(self, message: str) -> str:
         return cut(hide_secrets(message, self._secrets), _MESSAGE_CHARACTERS)
+
+
+def _read_space_left(message: str) -> int:
+    """Return the tokens of the context that the input leaves, or 0 if the message does not tell."""
+    found = _LIMIT_TOO_LONG.search(message)
+    if found is None:
+        return 0
+    return int(found["context"] or found["of_vllm"]) - int(found["input"] or found["input_of_vllm"])
 
 
 def _other_type(got: OutboundReply) -> str:

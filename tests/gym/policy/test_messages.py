@@ -11,7 +11,6 @@ from apps.gym.errors import PolicyError
 from apps.gym.wires.dialect import Dialect, SamplingRefused
 from apps.gym.wires.messages_content import read_arguments, write_arguments
 from apps.gym.wires.messages_request import (
-    DEFAULT_MAX_TOKENS,
     BadMessages,
     messages_request,
     read_messages_request,
@@ -307,7 +306,7 @@ def test_sampling_of_the_responses_api_is_said_in_the_words_of_messages():
         "system": "Be brief.",
         "messages": [{"role": "user", "content": "Hi"}],
         "tools": [{"name": "a", "input_schema": {"type": "object"}}],
-        "max_tokens": DEFAULT_MAX_TOKENS,
+        "max_tokens": 8192,
         "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
         "stop_sequences": ["END"],
         "thinking": {"type": "adaptive"},

@@ -134,16 +134,31 @@ def test_a_throttled_call_waits_at_its_gate_and_is_no_try(status):
     assert observed == [("throttled", f"{status}: Busy."), ("ok", "")]
 
 
+def test_a_conversation_that_outgrew_the_model_is_a_reply_that_says_so():
+    _, reply = ask(error(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"))
+    assert (reply.items, reply.finish_reason) == ([], "context_length")
+
+
 @pytest.mark.parametrize(
-    ("status", "text"),
+    ("text", "left"),
     [
-        (400, "prompt is too long: 210000 tokens > 200000 maximum"),
-        (400, "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000"),
+        ("input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000", 2000),
+        (
+            "'max_tokens' is too large: 8192. This model's maximum context length is 1024 tokens and your request has "
+            "20 input tokens (8192 > 1024 - 20).",
+            1004,
+        ),
     ],
 )
-def test_a_conversation_that_outgrew_the_model_is_a_reply_that_says_so(status, text):
-    _, reply = ask(error(status, "invalid_request_error", text))
-    assert (reply.items, reply.finish_reason) == ([], "context_length")
+def test_a_limit_that_nobody_chose_is_shortened_once_to_what_the_input_leaves(text, left):
+    refusal = error(400, "invalid_request_error", text)
+    endpoint, reply = ask(refusal, (200, REPLY, {}))
+    assert [body["max_tokens"] for _, _, body in endpoint.requests] == [8192, left]
+    assert (reply.finish_reason, reply.retries, reply.sampling["max_output_tokens"]) == ("tool_calls", 0, left)
+    endpoint, reply = ask(refusal, refusal)
+    assert (len(endpoint.requests), reply.finish_reason) == (2, "context_length")
+    endpoint, reply = ask(refusal, ask=Ask(items=[QUESTION], sampling={"max_output_tokens": 5000}))
+    assert (len(endpoint.requests), reply.finish_reason) == (1, "context_length")
 
 
 @pytest.mark.parametrize(
