@@ -6,12 +6,12 @@ Each kind is declared once, in `NOTICES`. Notices of rollouts are stored in a co
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from apps.gym.traces.events import ModelCall
-from apps.gym.traces.items import Item, as_object, assistant_text, function_calls, read_json, text_of
+from apps.gym.traces.items import Item, as_object, assistant_text, read_json, text_of
 from apps.gym.traces.tokens import TokensUnreadable, read_new_ids
 
 MAX_NOTICES = 120
@@ -21,6 +21,8 @@ _CALL_MARKS = (
     *("<tool_calls>", "<TOOLCALL>", "<minimax:tool_call>", "<start_function_call>", "<|START_ACTION|>"),
     *("<|action_start|>", "<invoke name=", "functools[", "to=functions."),
 )
+_SUSPICIOUS = re.compile(r"\A\s*[{`]|[<\[◁]|to=functions\.|\)\s*\Z")
+"""Found in every text with a mark of a call or a thought, and in every text that may be a call as a whole."""
 _CALL_SPAN = 400
 """Characters after a mark of a call in which the name of the tool is expected."""
 _FENCED = re.compile(r"\A\s*```\w*\n(.*)```\s*\Z", re.DOTALL)
@@ -135,8 +137,8 @@ def _is_cut(reply: Reply) -> bool:
 class Notice(NamedTuple):
     """One kind of notice.
 
-    `sign` finds it in a reply; None for kinds that only a comparison of rollouts shows. A rollout has no notice if
-    `unless` holds for one of its replies. A collection shows it from `least` rollouts on.
+    `sign` finds it in a reply; None for kinds that only a comparison of rollouts shows. A rollout has no notice if it
+    has `called` a tool or `answered` in any reply, as `unless` says. A collection shows it from `least` rollouts on.
     """
 
     name: str
@@ -144,7 +146,7 @@ class Notice(NamedTuple):
     sentence: str
     remedy: str
     sign: Callable[[Reply], bool] | None
-    unless: Callable[[Reply], bool] = lambda _: False
+    unless: Literal["", "called", "answered"] = ""
     least: int = 1
 
 
@@ -156,7 +158,7 @@ _NOTICES = (
         "The answer contains a tool call as text, so no tool ran.",
         "Start the server with the tool call parser of this model. vLLM: `--tool-call-parser`.",
         _has_text_call,
-        lambda reply: reply.has_calls,
+        "called",
     ),
     Notice(
         "answer_in_reasoning",
@@ -164,7 +166,7 @@ _NOTICES = (
         "A whole reply lies in the reasoning, and the answer is empty.",
         "If the model does not think, start the server without a reasoning parser. Else use the parser of its family.",
         _lies_in_reasoning,
-        lambda reply: reply.answers,
+        "answered",
     ),
     Notice(
         "thinking_in_answer",
@@ -217,34 +219,46 @@ class SetupSigns(msgspec.Struct):
 
     tools: list[str] = []
     prompts: list[list[Item]] = []
+    called: bool = False
+    answered: bool = False
     _found: set[str] = set()
-    _refuted: set[str] = set()
     _tools_of: dict[int, list[str]] = {}
 
     def add(self, event: ModelCall) -> None:
-        tools = self._read_tools(event)
+        tools = self._read_tools(event) if event.call else self.tools
+        has_calls = has_message = False
+        for item in event.items:
+            kind = item.get("type")
+            has_calls = has_calls or kind == "function_call"
+            has_message = has_message or kind not in {"function_call", "reasoning"}
+        text = assistant_text(event.items) if has_message else ""
+        self.called = self.called or has_calls
+        answers = has_calls or bool(text and not text.isspace())
+        self.answered = self.answered or answers
+        limit = event.sampling.get("max_output_tokens")
+        is_long = isinstance(limit, int) and event.usage.get("output_tokens", 0) >= limit
+        # Every reply of every rollout comes here, and most end here.
+        if answers and not is_long and not (text and _SUSPICIOUS.search(text)):
+            return
         reply = Reply(
             event,
-            text=assistant_text(event.items),
-            has_calls=bool(function_calls(event.items)),
+            text=text,
+            has_calls=has_calls,
             is_whole=event.finish_reason in {"stop", "tool_calls"},
             tools=[] if event.sampling.get("tool_choice") == "none" else tools,
             prompts=self.prompts,
         )
-        for each in _NOTICES:
-            if each.sign and each.name not in self._found and each.sign(reply):
-                self._found.add(each.name)
-            if each.unless(reply):
-                self._refuted.add(each.name)
+        self._found.update(each.name for each in _NOTICES if each.sign and each.sign(reply))
 
     def names(self) -> str:
         """Return the names of the notices as they are stored."""
-        return " ".join(name for name in OF_ROLLOUTS if name in self._found - self._refuted)
+        if not self._found:
+            return ""
+        refuted = {"": False, "called": self.called, "answered": self.answered}
+        return " ".join(one for one in OF_ROLLOUTS if one in self._found and not refuted[NOTICES[one].unless])
 
     def _read_tools(self, event: ModelCall) -> list[str]:
-        """Return the offered tools. Only captured calls change them: a call inherits those of its parent."""
-        if not event.call:
-            return self.tools
+        """Return the tools that a captured call offers: it inherits those of its parent."""
         self.prompts.append(event.items_in)
         given = None if event.tools_in is None else [str(tool.get("name", "")) for tool in event.tools_in]
         self._tools_of[event.call] = self._tools_of.get(event.parent, self.tools) if given is None else given

@@ -50,6 +50,7 @@ def reply(text="\\boxed{77}", *, finish="stop", tokens=5, ids=None, **fields):
     if ids:
         prompt, generated = ids
         body["prompt_token_ids"], choice["token_ids"] = prompt, generated
+        usage["prompt_tokens"] = len(prompt)
         logprobs = [
             {"token": f"token_id:{one}", "logprob": -0.5, "bytes": None, "top_logprobs": []} for one in generated
         ]

@@ -98,7 +98,9 @@ class Gate:
                 self._in_flight += 1
             sent = time.monotonic()
             self._sent.append(sent)
-            is_evidence = not self.limited and self._evidence.add_sent(sent)
+            is_evidence = sent < self._evidence.until and not self.limited
+            if is_evidence:
+                self._evidence.add_sent()
             try:
                 reply = await send(*arguments)
             finally:

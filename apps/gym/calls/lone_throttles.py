@@ -22,26 +22,24 @@ class ThrottleEvidence:
     """
 
     def __init__(self) -> None:
-        self._until = 0.0
+        self.until = 0.0
+        """Calls that start before this time are evidence."""
         self._sent = self._throttled = 0
         self._lone = 0
         self._sent_before = 0
 
-    def add_sent(self, now: float) -> bool:
-        """Count a call that starts now. Return True if it is evidence."""
-        if now >= self._until:
-            return False
+    def add_sent(self) -> None:
+        """Count a call that is evidence."""
         self._sent += 1
         if self._sent >= MOST_KEPT:
             self._sent, self._throttled, self._sent_before = self._sent // 2, self._throttled // 2, 0
-        return True
 
     def shows_rate_limit(self, until: float, *, is_evidence: bool) -> bool:
         """Take a throttle reply. Return True if all calls must slow down, False if this call may be retried alone.
 
-        `until` is when the endpoint takes calls again. `is_evidence` is what `add_sent` returned for the call.
+        `until` is when the endpoint takes calls again. `is_evidence` tells whether the call is evidence.
         """
-        self._until = max(self._until, until)
+        self.until = max(self.until, until)
         if is_evidence:
             self._throttled += 1
         else:

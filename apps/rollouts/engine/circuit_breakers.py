@@ -10,8 +10,6 @@ Calls of suspects open no breaker, and their failed attempts count.
 """
 
 import json
-import math
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -81,16 +79,19 @@ class BreakerReport(NamedTuple):
 
 
 class _Streak:
-    """The failed calls of a rollout since its last successful call, and the gaps in which others were answered."""
+    """The failed calls of a rollout since its last successful call, and the gaps in which others were answered.
 
-    __slots__ = ("failed_at", "gaps")
+    `answers` is how many calls the endpoint had answered at the last failure.
+    """
 
-    def __init__(self) -> None:
-        self.failed_at, self.gaps = math.inf, 0
+    __slots__ = ("answers", "gaps")
 
-    def add(self, answered_at: float) -> None:
-        self.gaps += answered_at > self.failed_at
-        self.failed_at = time.monotonic()
+    def __init__(self, answers: int) -> None:
+        self.answers, self.gaps = answers, 0
+
+    def add(self, answers: int) -> None:
+        self.gaps += answers > self.answers
+        self.answers = answers
 
 
 class Breakers:
@@ -100,8 +101,9 @@ class Breakers:
         self._failures: dict[Endpoint, int] = {}
         self._open: frozenset[Endpoint] = frozenset()
         self._reports: dict[Endpoint, BreakerReport] = {}
-        self._answered_at: dict[Endpoint, float] = {}
-        self._streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)  # by rollout id, latest last
+        self._answers: defaultdict[Endpoint, int] = defaultdict(int)
+        self.streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)
+        """Streaks by endpoint and rollout id, the latest last."""
 
     def observe(self, endpoint: Endpoint, outcome: Outcome, message: str, rollout: int | None = None) -> None:
         """Count the outcome of a call that was made for the rollout with this id."""
@@ -110,12 +112,12 @@ class Breakers:
                 return
             failures = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
             if failures >= settings.BREAKER_FAILURES:
-                named = tuple(islice(reversed(self._streaks[endpoint]), MAX_NAMED))
+                named = tuple(islice(reversed(self.streaks[endpoint]), MAX_NAMED))
                 self._reports[endpoint] = BreakerReport(False, failures, message, named)
         elif outcome == "ok":
-            self._answered_at[endpoint] = time.monotonic()
-            if rollout is not None and endpoint in self._streaks:
-                self._streaks[endpoint].pop(rollout, None)
+            self._answers[endpoint] += 1
+            if rollout is not None and endpoint in self.streaks:
+                self.streaks[endpoint].pop(rollout, None)
             if self._failures:
                 self._failures.pop(endpoint, None)
             if endpoint in self._open:
@@ -127,10 +129,11 @@ class Breakers:
         """Add a failed call to the streak of its rollout. Return True if the rollout is a suspect."""
         if rollout is None:
             return False
-        streaks = self._streaks[endpoint]
+        streaks = self.streaks[endpoint]
         # Taken out and put back, so that the latest is the last.
-        streak = streaks[rollout] = streaks.pop(rollout, _Streak())
-        streak.add(self._answered_at.get(endpoint, 0.0))
+        answers = self._answers[endpoint]
+        streak = streaks[rollout] = streaks.pop(rollout, _Streak(answers))
+        streak.add(answers)
         if len(streaks) > MAX_FAILING:
             del streaks[next(iter(streaks))]
         return streak.gaps >= SUSPECT_GAPS
@@ -140,7 +143,7 @@ class Breakers:
 
         The breaker is open, or this worker has counted enough failures to open it, and the rollout is no suspect.
         """
-        streak = self._streaks[endpoint].get(rollout) if endpoint in self._streaks else None
+        streak = self.streaks[endpoint].get(rollout) if endpoint in self.streaks else None
         if streak and streak.gaps >= SUSPECT_GAPS:
             return False
         return endpoint in self._open or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES

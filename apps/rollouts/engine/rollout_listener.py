@@ -66,7 +66,8 @@ class RolloutListener:
         return 1 if claim.failures + 1 < setting.max_attempts else None
 
     def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
-        rollout = CURRENT_ROLLOUT.get()
+        # A successful call need not be told apart unless an earlier one failed.
+        rollout = CURRENT_ROLLOUT.get() if outcome != "ok" or self._breakers.streaks else None
         self._breakers.observe(endpoint, outcome, message, rollout.rollout_id if rollout else None)
         if outcome == "quota":
             self._throttles.report_exhausted_quota(endpoint, message)
