@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import orjson
 from django.db.models import Max, QuerySet
 
+from apps.gym.json_lines import escape_line_ends
+
 Rows = TypeVar("Rows", bound=QuerySet[Any])
 Write = Callable[[Rows], Iterator[bytes]]
 
@@ -25,7 +27,7 @@ def table_formats(
 
     def write_ndjson(rows: Rows) -> Iterator[bytes]:
         for chunk in _chunks(read(rows)):
-            yield b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in chunk)
+            yield escape_line_ends(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in chunk))
 
     def write_csv(rows: Rows) -> Iterator[bytes]:
         yield _encode([columns])

@@ -6,6 +6,8 @@ from typing import Any
 import yaml
 
 from apps.exports.exported_credentials import warn_of_credentials
+from apps.exports.models import Encoding
+from apps.gym.exporters.load_snippets import write_snippet
 from apps.gym.exporters.protocol import Feature, Format, Options
 from apps.gym.trainability import label_reason
 
@@ -17,12 +19,17 @@ def write_card(format: Format, options: Options, manifest: Mapping[str, Any]) ->
     """Return the card for `load_dataset("<folder>")`. JSON columns need datasets 4.7 or later."""
     files = [{"split": one["split"], "path": one["name"]} for one in manifest["files"]]
     head: dict[str, Any] = {"configs": [{"config_name": "default", "data_files": files}]} if files else {}
-    features = format.features(options)
+    features = manifest.get("columns") or _features_of(format, options, manifest)
     if features:
         head["dataset_info"] = {"features": [_feature(name, kind) for name, kind in features.items()]}
     head["size_categories"] = [next((name for most, name in _SIZES if manifest["rows"] < most), "n>1M")]
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
     return f"---\n{front}---\n\n{_body(format, manifest)}"
+
+
+def _features_of(format: Format, options: Options, manifest: Mapping[str, Any]) -> dict[str, Feature]:
+    dates: list[str] = [] if manifest["encoding"] == Encoding.PARQUET else manifest.get("date_columns", [])
+    return {name: "json" if name in dates else kind for name, kind in format.features(options).items()}
 
 
 def _feature(name: str, kind: Feature) -> dict[str, Any]:
@@ -48,7 +55,9 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             *(_FILES if files else ["No rows, so there is no file."]),
             *([files] if files else []),
             *_unsplit(manifest),
+            *_mixed(manifest),
             "",
+            *_load(format, manifest),
             "## Source of the rows",
             "",
             f"Collection {source['collection']['id']} of the dataset `{source['dataset']}` in the environment "
@@ -69,6 +78,15 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _load(format: Format, manifest: Mapping[str, Any]) -> list[str]:
+    if not manifest["files"]:
+        return []
+    files = {one["split"]: one["name"] for one in manifest["files"]}
+    # `datasets` refuses "." as the name of a folder.
+    language, code = write_snippet(format.slug, files, folder="path/to/this/folder")
+    return ["## Load", "", f"```{language}\n{code}```", ""]
 
 
 def _credentials(manifest: Mapping[str, Any]) -> list[str]:
@@ -99,6 +117,15 @@ def _dataset_splits(manifest: Mapping[str, Any]) -> list[str]:
     counts = manifest.get("dataset_splits", {})
     parts = (f"{rows:,} of `{split}`" if split else f"{rows:,} without a split" for split, rows in counts.items())
     return ["", f"Rows by dataset split of their task: {', '.join(parts)}."] if counts else []
+
+
+def _mixed(manifest: Mapping[str, Any]) -> list[str]:
+    names = ", ".join(f"`{name}`" for name in manifest.get("mixed_columns", []))
+    sentence = (
+        f"Some values of {names} are texts, others are not. `datasets` decodes such texts as JSON: it loads the text "
+        "`007` as the number 7. To get exact values, read each line with `json.loads`."
+    )
+    return ["", sentence] if names else []
 
 
 def _unsplit(manifest: Mapping[str, Any]) -> list[str]:

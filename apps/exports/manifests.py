@@ -8,9 +8,11 @@ import msgspec
 from django.conf import settings
 from django.utils import timezone
 
+from apps.exports.column_types import ColumnTypes
 from apps.exports.export_rows import RowReader
 from apps.exports.models import Export
 from apps.exports.row_files import RowFile
+from apps.gym.exporters.registry import find_format
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
@@ -38,6 +40,9 @@ def make_manifest(
     `credentials` counts rows with suspected credentials. These rows are unchanged unless `masked`.
 
     `source.policy_model.logprob_check` is the last check of captured log probabilities, if there was one.
+
+    `columns` has the types of the columns of rows with any fields of their tasks. Values of `mixed_columns` are texts
+    in some rows only; `datasets` decodes these texts as JSON. `date_columns` of other task rows have only dates.
 
     `longest_row_bytes` helps to choose a trainer's `max_length`, whose default truncates long rows.
     """
@@ -128,9 +133,9 @@ RowFacts = tuple[set[str], dict[str, int]]
 
 
 class Census:
-    """Counts rows while they are written: by split, model version and captured tokens.
+    """Counts rows while they are written: by split, model version and captured tokens; and types open columns.
 
-    It reads only fields that the format defines, because task fields can have any name.
+    It counts only fields that the format defines, because task fields can have any name.
     """
 
     def __init__(self, format: str) -> None:
@@ -138,10 +143,15 @@ class Census:
         self.versions: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
         self._read = _READERS.get(format)
+        known = find_format(format)
+        self._is_open = known.open_columns
+        self._columns = ColumnTypes() if self._is_open or known.row_kind == "tasks" else None
 
     def count(self, rows: Rows, *, dataset_split: str) -> None:
         """Count the rows of one attempt, pair or task."""
         self.splits[dataset_split] += len(rows)
+        if self._columns:
+            self._columns.add(rows)
         if self._read is None:
             return
         versions, found = self._read(rows)
@@ -160,7 +170,15 @@ class Census:
             **({"dataset_splits": dict(sorted(self.splits.items()))} if any(self.splits) else {}),
             **({"model_versions": dict(sorted(self.versions.items()))} if self.versions else {}),
             **({"tokens": counts} if self.tokens else {}),
+            **self._describe_columns(),
         }
+
+    def _describe_columns(self) -> dict[str, Any]:
+        if self._columns is None:
+            return {}
+        if self._is_open:
+            return {"columns": self._columns.features(), "mixed_columns": self._columns.mixed()}
+        return {"date_columns": self._columns.dates()}
 
 
 def _of_rollout(rows: Rows) -> RowFacts:

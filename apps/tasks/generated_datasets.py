@@ -10,6 +10,7 @@ from apps.accounts.models import User
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
 from apps.gym.environments.task_generation import Difficulty, Kit, generate_tasks
+from apps.gym.json_lines import escape_line_ends
 from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.written.registry import find_environment, find_kit, list_kits
 from apps.tasks.dataset_changes import create_dataset
@@ -51,7 +52,7 @@ def encode_tasks(
     found = find_environment(name) if with_tools else None
     tools: list[Tool] = list(found.tools) if found else []
     for row in generate_tasks(kit, count=count, seed=seed, difficulty=difficulty):
-        yield orjson.dumps(_add_tools(row, tools)) + b"\n"
+        yield escape_line_ends(orjson.dumps(_add_tools(row, tools))) + b"\n"
 
 
 def _add_tools(row: TaskRow, tools: list[Tool]) -> TaskRow:

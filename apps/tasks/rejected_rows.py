@@ -8,6 +8,7 @@ import orjson
 from django.conf import settings
 
 from apps.accounts.disk_space import check_folder
+from apps.gym.json_lines import escape_line_ends
 from apps.gym.storable import clean_line
 from apps.gym.tasks.files.file_limits import FileRefused
 from apps.policies.installation_redactor import fresh_redactor
@@ -60,7 +61,8 @@ class Rejects:
             self._path.touch(mode=0o600)
             self._file = self._path.open("wb")
         cut = text[:KEPT_TEXT_BYTES].decode(errors="replace")
-        self._bytes += self._file.write(orjson.dumps({**entry, "text": cut}, option=orjson.OPT_APPEND_NEWLINE))
+        rejected = orjson.dumps({**entry, "text": cut}, option=orjson.OPT_APPEND_NEWLINE)
+        self._bytes += self._file.write(escape_line_ends(rejected))
         if self.count % LOOK_AT_DISK_ROWS == 0:
             check_folder(self._path.parent)
         if self._bytes > MAX_REJECTS_BYTES:

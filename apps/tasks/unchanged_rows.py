@@ -9,6 +9,7 @@ from django.db.models import Max, Sum
 from django.db.models.functions import Length
 
 from apps.accounts.keyset_reading import read_by_key
+from apps.gym.json_lines import escape_line_ends
 from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.gym.tasks.task_rows import load_row
 from apps.tasks.models import DatasetVersion, Task
@@ -63,11 +64,14 @@ def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) ->
 
 
 def read_rows(*, version: DatasetVersion) -> Iterator[bytes]:
-    """Yield JSONL in chunks of lines, as uploaded. One query per chunk: a slow reader must not keep a cursor open."""
+    """Yield JSONL in chunks of lines, as uploaded except for escaped line ends.
+
+    One query per chunk: a slow reader must not keep a cursor open.
+    """
     rows = read_by_key(version.tasks.values_list("index", "row_json"), by="index", size=CHUNK_ROWS)
     is_first = True
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        lines = b"\n".join(with_images(text).encode() for _, text in chunk)
+        lines = escape_line_ends(b"\n".join(with_images(text).encode() for _, text in chunk))
         yield lines if is_first else b"\n" + lines
         is_first = False
     if not is_first and version.final_newline:

@@ -291,6 +291,17 @@ def test_the_download_is_the_folder_that_the_trainer_loads(tmp_path):
         assert b"".join(part.streaming_content) == content[start : start + 701]
 
 
+def test_the_page_and_the_readme_have_code_that_loads_the_folder(tmp_path):
+    order = ExportOrder(format="trl_sft", collection=queued_export().collection)
+    export = write_export(export=queue_export(order), path=tmp_path / "made")
+    page = signed_in().get(url(export)).text
+    assert f"load_dataset(&quot;gymweb-trl_sft-{export.pk}&quot;, split=&quot;train&quot;)" in page
+    assert 'data-copy="load-code"' in page
+    assert 'load_dataset("path/to/this/folder", split="train")' in (tmp_path / "made" / "README.md").read_text()
+    one_file = write_export(export=queue_export(order), path=tmp_path / "rows.jsonl")
+    assert "load-code" not in signed_in().get(url(one_file)).text
+
+
 @pytest.mark.parametrize("state", ["queued", "writing"])
 def test_an_export_is_cancelled_before_it_is_written(state):
     client, export = signed_in(), queued_export()

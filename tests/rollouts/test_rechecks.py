@@ -442,3 +442,25 @@ def test_rewards_that_the_verifier_gives_no_more_are_listed_and_verified_again()
     assert work(queue_recheck(collection=collection)).changes.count() == 0
     kept.refresh_from_db()
     assert kept.reward == 1.0
+
+
+@pytest.mark.parametrize("format", ["nemo_rl_tasks", "nemo_gym_rollouts", "nemo_gym_inputs"])
+def test_an_export_whose_card_has_no_column_types_becomes_stale(collection, tmp_path, format):
+    right(collection)
+    count(collection)
+    order = ExportOrder(format=format, collection=collection)
+    earlier, typed, one_file = (
+        write_export(export=queue_export(order), path=path) for path in (None, None, tmp_path / "one.jsonl")
+    )
+    for export in (earlier, one_file):
+        export.manifest.pop("columns")
+        export.save()
+    recheck = check(collection)
+    assert (recheck.state, recheck.changed, recheck.exports) == ("ready", 0, [earlier.pk])
+    assert stale(type(earlier).objects) == []
+    work(apply_recheck(recheck=recheck))
+    recheck.refresh_from_db()
+    assert (recheck.state, stale(type(earlier).objects)) == ("applied", [earlier.pk])
+    earlier.refresh_from_db()
+    assert "column types" in earlier.stale_reason
+    assert (check(collection).state, typed.manifest["columns"]["responses_create_params"]) == ("applied", "json")

@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 SEED = 9
 TASKS, ATTEMPTS = 30, 3
 SECONDS = 540
+OPEN_COLUMNS = [slug for slug, format in FORMATS.items() if format.open_columns]
 
 Program = Callable[..., None]
 
@@ -133,7 +134,8 @@ class _Writer:
     def _row(self, plan: Plan, name: str) -> dict[str, Any]:
         opening = [{"role": one["role"], "content": one["text"]} for one in plan["prompt"]]
         params = {"input": opening, "tools": plan["tools"]}
-        return {**make_row(answer=f"the answer of {name}"), "id": name, "responses_create_params": params}
+        answer = make_row(answer=f"the answer of {name}")
+        return {**answer, "id": name, "code": "007", "due": "2024-01-01", "responses_create_params": params}
 
     def write(self) -> Exports:
         for slug, format in FORMATS.items():
@@ -150,6 +152,8 @@ class _Writer:
         self._export("trl_sft_text", "trl_sft", options=as_text)
         self._export("trl_sft_any", "trl_sft", options={"numbers": "any"})
         self._export("unsloth_sft", "unsloth_sft")
+        for slug in OPEN_COLUMNS:
+            self._export(slug, slug)
         return Exports(self.folder, self.plans, self.malformed, self.inexact, self.manifests)
 
     def _export(self, name: str, slug: str, **choices: Any) -> None:

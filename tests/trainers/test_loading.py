@@ -13,7 +13,7 @@ from apps.exports.parquet_files import ParquetFile
 from apps.exports.row_files import JsonLinesFile
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.loadable import is_loaded_exactly
-from tests.trainers.conftest import Exports, Program, named
+from tests.trainers.conftest import OPEN_COLUMNS, Exports, Program, named
 from tests.trainers.reading import exactly
 
 WRITTEN = [
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(scope="module")
 def loaded(exports: Exports, run_program: Program, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("loaded") / "rows.json"
-    run_program("load_exports.py", out, *(exports.path(named(slug, encoding)) for slug, encoding in WRITTEN))
+    folders = [*(named(slug, encoding) for slug, encoding in WRITTEN), *OPEN_COLUMNS]
+    run_program("load_exports.py", out, *map(exports.path, folders))
     found: dict[str, Any] = json.loads(out.read_text())
     return found
 
@@ -48,6 +49,20 @@ def test_every_row_is_loaded_unchanged(exports: Exports, loaded: dict[str, Any],
         assert len(wanted) > 2
         for way in ("loaded", "streamed"):
             assert [exactly(json.loads(row)) for row in found[way][split]] == wanted
+
+
+@pytest.mark.parametrize("slug", OPEN_COLUMNS)
+def test_fields_of_tasks_are_loaded_unchanged(exports: Exports, loaded: dict[str, Any], slug: str) -> None:
+    rows = exports.rows(slug)
+    assert {(row["code"], row["due"]) for row in rows} == {("007", "2024-01-01")}
+    for way in ("loaded", "streamed"):
+        found = [json.loads(row) for row in loaded[slug][way]["train"]]
+        for name in ("code", "due", "expected_answer", "id"):
+            assert [row[name] for row in found] == [row[name] for row in rows]
+        # A temperature of 0.7 is inexact in a JSON column.
+        for name in ("input", "tools"):
+            params = ([row["responses_create_params"][name] for row in each] for each in (found, rows))
+            assert len({exactly(each) for each in params}) == 1
 
 
 @pytest.mark.parametrize("slug", [slug for slug, format in FORMATS.items() if format.trainer == "TRL"])

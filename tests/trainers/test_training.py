@@ -11,7 +11,7 @@ import pytest
 
 from tests.trainers.conftest import Exports, Program
 from tests.trainers.plans import INEXACT, MALFORMED, Plan
-from tests.trainers.reading import ASSISTANT, Reader, TextReader, exactly, turns_of
+from tests.trainers.reading import ASSISTANT, END, Reader, TextReader, exactly, turns_of
 
 # The exports are written to the test database, which pytest-django makes for tests that say so.
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
@@ -36,6 +36,9 @@ JOBS = [
     {"name": "pairs", "trainer": "dpo", "folder": "trl_dpo"},
     {"name": "pairs, step", "trainer": "dpo", "folder": "trl_dpo_step"},
     {"name": "pairs, implicit", "trainer": "dpo", "folder": "trl_dpo_implicit"},
+    {"name": "pairs as text, ORPO", "trainer": "orpo", "folder": "trl_orpo"},
+    {"name": "pairs as text, CPO", "trainer": "cpo", "folder": "trl_orpo"},
+    {"name": "pairs rendered, ORPO", "trainer": "orpo", "folder": "trl_dpo", "rendered": True},
     {"name": "labels", "trainer": "kto", "folder": "trl_kto"},
     {"name": "scores", "trainer": "reward", "folder": "trl_reward"},
     {"name": "scores, step", "trainer": "reward", "folder": "trl_reward_step"},
@@ -181,7 +184,7 @@ def test_captured_ids_are_loaded_and_sampled_ones_learned(exports: Exports, trai
         assert (row["input_ids"], row["labels"]) == (ids, labels)
 
 
-@pytest.mark.parametrize("name", ["pairs", "pairs, implicit"])
+@pytest.mark.parametrize("name", ["pairs", "pairs, implicit", "pairs rendered, ORPO"])
 def test_both_sides_of_a_pair_are_learned_after_their_prompt(
     exports: Exports, trained: dict[str, Any], name: str
 ) -> None:
@@ -191,14 +194,33 @@ def test_both_sides_of_a_pair_are_learned_after_their_prompt(
     assert len(rows) > 20
     for row in rows:
         for side, plan in zip(("chosen", "rejected"), pairs[row["pair_id"]], strict=True):
-            read_whole(Reader(row[side]["text"]), plan)
-            (learned,) = row[side]["trained"]
-            assert row[side]["text"].endswith(learned)
-            if name == "pairs":
-                prompt = Reader(row[side]["text"][: -len(learned)])
+            text, (learned,) = row[side]["text"], row[side]["trained"]
+            assert text.endswith(learned)
+            # ORPOTrainer adds an end of turn, because a rendered text ends with a line feed.
+            extra = END if "rendered" in name else ""
+            assert text.endswith(f"{END}\n{extra}")
+            read_whole(Reader(text.removesuffix(extra)), plan)
+            if name != "pairs, implicit":
+                prompt = Reader(text[: -len(learned)])
                 prompt.prompt(plan)
                 prompt.literal(ASSISTANT)
                 prompt.end()
+
+
+@pytest.mark.parametrize("name", ["pairs as text, ORPO", "pairs as text, CPO"])
+def test_both_sides_of_a_pair_of_texts_are_learned_after_their_prompt(
+    exports: Exports, trained: dict[str, Any], name: str
+) -> None:
+    written = {row["pair_id"]: row for row in exports.rows("trl_orpo")}
+    pairs = exports.pair_of("trl_orpo")
+    assert set(pairs) == {row["pair_id"] for row in trained[name]["rows"]} == set(exports.pair_of("trl_dpo"))
+    for row in trained[name]["rows"]:
+        wanted = written[row["pair_id"]]
+        for side, plan in zip(("chosen", "rejected"), pairs[row["pair_id"]], strict=True):
+            assert row[side] == {"text": wanted["prompt"] + wanted[side], "trained": [wanted[side]]}
+            assert [turn["text"] for turn in plan["turns"] if turn["text"].strip() not in wanted[side]] == []
+            calls = [one["name"] for turn in turns_of(plan) for one in turn["calls"]]
+            assert wanted[side].count('<tool_call>\n{"name": ') == len(calls)
 
 
 def is_action(turn: dict[str, Any]) -> str:

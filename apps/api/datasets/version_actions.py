@@ -182,8 +182,8 @@ class VersionActions(TableViewSet):
     def rows(self, request: Request, slug: str, number: str) -> HttpResponseBase:
         """Return all rows of the version as uploaded, as JSONL.
 
-        They never change: the ETag is `content_hash`, the SHA-256 of the response body. Supports If-None-Match, not
-        Range.
+        U+2028, U+2029 and U+0085 are escaped. The ETag is `content_hash`, the SHA-256 of the body without these
+        escapes; it never changes. Supports If-None-Match, not Range.
         """
         version = self._version(number)
         return stream_rows(

@@ -8,7 +8,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.accounts.job_retries import progress_fields
-from apps.exports.rechecks.stale_outputs import find_exports, mark_exports_made_meanwhile, mark_stale
+from apps.exports.rechecks.stale_outputs import find_exports, mark_exports_made_meanwhile, mark_stale, mark_untyped
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
@@ -66,8 +66,9 @@ def _check_rollouts(owner: Owner, recheck: Recheck) -> None:
                 to_verify=F("to_verify") + sum(change.needs_verification for change in changes),
             )
         owner.pause_here()
-    if recheck.changes.exists():
-        owner.write(state=State.READY, exports=find_exports(recheck), finished_at=timezone.now())
+    exports = find_exports(recheck)
+    if exports or recheck.changes.exists():
+        owner.write(state=State.READY, exports=exports, finished_at=timezone.now())
     else:
         _complete(owner, recheck)
 
@@ -105,7 +106,9 @@ def _write_changes(owner: Owner, recheck: Recheck) -> None:
     if not recheck.done:
         # Exports that were made since the check.
         recheck.exports, recheck.applied_from = find_exports(recheck), timezone.now()
-        owner.write(exports=recheck.exports, applied_from=recheck.applied_from)
+        with transaction.atomic():
+            owner.write(exports=recheck.exports, applied_from=recheck.applied_from)
+            mark_untyped(recheck)
     left = recheck.changes.filter(fate="").order_by("pk")
     while chunk := list(left[:CHUNK]):
         process_exit.check()

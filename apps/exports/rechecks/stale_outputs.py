@@ -1,12 +1,14 @@
 """Find the pairs, exports and reviews that used rollouts whose outcome a recheck changes, and mark them as stale."""
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import msgspec
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.exports.export_filters import Filters
+from apps.exports.export_folders import is_one_file
 from apps.exports.export_selection import choose_rollouts
 from apps.exports.exported_pairs import find_refusal
 from apps.exports.models import Export
@@ -44,17 +46,36 @@ def find_overrides(recheck: Recheck) -> QuerySet[RewardOverride]:
 
 
 def find_exports(recheck: Recheck) -> list[int]:
-    """Return the ids of the exports that used a rollout whose outcome changes.
+    """Return the ids of the exports that used a rollout whose outcome changes, and of those without column types.
 
     An export stores no list of its rollouts, so its selection runs again. Call it before the changes are written.
     """
+    untyped = find_untyped(recheck)
     rollouts = dict(find_rollouts(recheck).order_by().values_list("pk", "finished_at"))
     if not rollouts:
-        return []
+        return untyped
     of_pairs = PairSet.objects.filter(pairs__in=find_pairs(recheck)).order_by().values("pk")
     own = Q(collection=recheck.collection_id, pair_set=None)
     exports = Export.objects.filter(own | Q(pair_set__in=of_pairs), state__in=_WRITTEN, format__in=FORMATS)
-    return [export.pk for export in exports.order_by("pk") if _uses(export, recheck, set(rollouts))]
+    used = {export.pk for export in exports if _uses(export, recheck, set(rollouts))}
+    return sorted(used.union(untyped))
+
+
+def find_untyped(recheck: Recheck) -> list[int]:
+    """Return the ids of the exports of the collection whose card lacks the types of its columns.
+
+    Earlier versions wrote such cards for rows with any fields of their tasks.
+    """
+    slugs = [slug for slug, format in FORMATS.items() if format.open_columns]
+    exports = Export.objects.filter(collection=recheck.collection_id, format__in=slugs, state=Export.State.READY)
+    unmarked = exports.filter(rows__gt=0, stale_at=None).exclude(manifest__has_key="columns").order_by("pk")
+    return [export.pk for export in unmarked if not is_one_file(Path(export.path))]
+
+
+def mark_untyped(recheck: Recheck) -> None:
+    """Mark the exports whose card lacks the types of its columns as stale."""
+    marks = {"stale_at": timezone.now(), "stale_reason": "Its card has no column types. Export again."}
+    Export.objects.filter(pk__in=find_untyped(recheck)).update(**marks)
 
 
 def _uses(export: Export, recheck: Recheck, changed: set[int]) -> bool:

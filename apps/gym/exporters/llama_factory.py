@@ -1,7 +1,8 @@
 """LLaMA-Factory's sharegpt files: strictly alternating turns, calls and answers as text, tools as JSON text.
 
 Its loader skips rows that do not alternate, with only a warning. They are dropped here instead, where they are counted.
-Answers to parallel calls are one observation, separated by the text that its templates would write.
+Answers to parallel calls are one observation, separated by the text that Qwen's templates would write. Templates of
+other families would train this text literally, so their rollouts with parallel calls are dropped.
 """
 
 import json
@@ -24,10 +25,14 @@ _BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
 _ASKING = {"human", "observation"}
 _THOUGHT_START, _THOUGHT_END = thought_text("\0").split("\0")
 
+_WITHOUT_TEXT = {"mistral", "gemma3"}
+"""Families whose function formatter takes all of a turn with calls as JSON."""
+
 _CHOICES = {
     "reasoning": ("inline", "dropped"),
     "arguments": ("object",),
     "tools": ("text", "dropped"),
+    "family": ("qwen", "llama3", "deepseek3", "glm4", "gpt_oss", "mistral", "gemma3"),
     "images": COLUMN,
     "injected": ("dropped", "kept"),
 }
@@ -45,7 +50,10 @@ def _features(options: Options) -> dict[str, Feature]:
     return {"conversations": turns, "system": "string", "tools": "string", **image_feature(options)}
 
 
-_NOTE = "Set `dataset_dir` to the folder, which also contains `dataset_info.json`. "
+_NOTE = (
+    "Set `dataset_dir` to the folder, which also contains `dataset_info.json`, and the option `family` to the family "
+    "of your `template`. "
+)
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -54,6 +62,8 @@ def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
     chosen, rejected = pair_conversations(pair, options)
+    for side in (chosen, rejected):
+        _check_family([*side.prompt, *side.completion], options.family)
     prompt, images = with_placeholders(options, chosen.prompt)
     turns = sharegpt_turns(prompt)
     if not turns or turns[-1]["from"] not in _ASKING:
@@ -103,12 +113,29 @@ _COLUMNS = {"messages": "conversations", "system": "system", "tools": "tools"}
 
 def _whole(conversation: Conversation, options: Options) -> Row:
     messages, images = with_placeholders(options, [*conversation.prompt, *conversation.completion])
+    _check_family(messages, options.family)
     return {
         "conversations": sharegpt_turns(messages),
         "system": _system(messages),
         "tools": _tools(conversation, options),
         **({} if images is None else {"images": images}),
     }
+
+
+def _check_family(messages: list[Message], family: str) -> None:
+    """Raise Dropped if the templates of the family would misread a message, or raise an error."""
+    if family == "qwen":
+        return
+    answered = False
+    for message in messages:
+        calls = message.get("tool_calls", ())
+        if len(calls) > 1 or (answered and message["role"] == "tool"):
+            raise Dropped("parallel_calls")
+        if message["role"] == "assistant" and family == "gpt_oss" and _split_thought(message["content"])[0]:
+            raise Dropped("reasoning_as_answer")
+        if calls and message["content"] and family in _WITHOUT_TEXT:
+            raise Dropped("text_beside_call")
+        answered = message["role"] == "tool"
 
 
 def _turn(message: Message) -> dict[str, str]:

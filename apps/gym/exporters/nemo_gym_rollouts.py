@@ -189,6 +189,7 @@ FORMATS = [
         keeps_masked=True,
         rows=rollout_rows,
         features=lambda _: {},
+        open_columns=True,
         choices={"grammar_calls": GRAMMAR_CHOICES},
         encodings=("jsonl", "jsonl.gz"),
         note="Rows as `ng_collect_rollouts` writes them, with the verifier's result in separate fields, and captured "
@@ -203,6 +204,7 @@ FORMATS = [
         keeps_masked=True,
         rows=input_rows,
         features=lambda _: {},
+        open_columns=True,
         encodings=("jsonl", "jsonl.gz"),
         note="The inputs of the nemo_gym_rollouts rows, without results. `gym eval reverify` reads both files. "
         "`agent_ref` names the agent; its resource server verifies the rows.",

@@ -101,6 +101,7 @@ FORMATS = [
         row_kind="tasks",
         rows=task_rows,
         features=lambda _: {},
+        open_columns=True,
         choices={"opening": ("task", "attempts")},
         encodings=("jsonl", "jsonl.gz"),
         note="Set `dataset_name` to `NemoGymDataset` and `processor` to `nemo_gym_data_processor`. "

@@ -225,6 +225,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = "mask"
+    family: Annotated[
+        Literal["qwen", "llama3", "deepseek3", "glm4", "gpt_oss", "mistral", "gemma3"],
+        Option(
+            "Template family",
+            "The `template` of LLaMA-Factory. Rollouts that its templates would misread are left out.",
+            names={
+                "qwen": "Qwen: parallel calls in one turn",
+                "llama3": "Llama 3: one call per turn",
+                "deepseek3": "DeepSeek V3: one call per turn",
+                "glm4": "GLM 4: one call per turn",
+                "gpt_oss": "gpt-oss: one call per turn, no reasoning",
+                "mistral": "Mistral: one call per turn, no text beside it",
+                "gemma3": "Gemma 3: one call per turn, no text beside it",
+            },
+        ),
+    ] = "qwen"
     images: Annotated[
         Literal["dropped", "column", "parts"],
         Option(
@@ -281,6 +297,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """
     features: Callable[[Options], dict[str, Feature]]
     """Return the type of each column that a row may have."""
+    open_columns: bool = False
+    """True if rows have the fields of their tasks. The types of the columns are then those of the written values."""
     choices: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The supported options with their values. The first value is the default."""
     refused: Mapping[tuple[str, str], str] = MappingProxyType({})

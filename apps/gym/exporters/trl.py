@@ -8,6 +8,7 @@ after the prompt, including tool outputs; only `level` = `step` excludes them.
 
 from collections.abc import Callable, Iterator
 
+from apps.gym.exporters import axolotl
 from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, SAMPLING_FEATURES, join_attempt, sampling_columns
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
@@ -41,6 +42,7 @@ CHAT = {
     "images": COLUMN,
     "injected": ("dropped", "kept"),
 }
+MLX_LM = "mlx-lm 0.32 does not read prompt and completion as messages: for it, use `trl_sft`."
 IGNORED = -100
 """The label of tokens that are excluded from the loss."""
 
@@ -117,6 +119,10 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
     yield {**sides, **tools_column(chosen, options), **pair_columns(pair)}
 
 
+def orpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
+    yield {**next(axolotl.dpo_rows(pair, options)), **pair_columns(pair)}
+
+
 def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options, loss="completion")
     refuse_images(whole.completion)
@@ -174,7 +180,7 @@ FORMATS = [
         features=attempt_features("messages"),
         choices=CHAT,
         note="`SFTTrainer` trains on everything, including tool outputs, unless `assistant_only_loss=True`. Its "
-        "`max_length` defaults to 1024 tokens; longer rows are cut.",
+        "`max_length` defaults to 1024 tokens; longer rows are cut. torchtune 0.6.1 silently loses all tool calls.",
     ),
     Format(
         slug="trl_sft_completion",
@@ -184,7 +190,7 @@ FORMATS = [
         rows=completion_rows,
         features=attempt_features("prompt", "completion"),
         choices=CHAT,
-        note="The loss covers the completion, including tool outputs, unless `assistant_only_loss=True`.",
+        note="The loss covers the completion, including tool outputs, unless `assistant_only_loss=True`. " + MLX_LM,
     ),
     Format(
         slug="trl_sft_turns",
@@ -195,7 +201,7 @@ FORMATS = [
         features=attempt_features("prompt", "completion", "turn"),
         choices={name: values for name, values in CHAT.items() if name != "injected"},
         note="One row per model turn, with the input of that turn. Works with every chat template, including "
-        "templates that drop earlier reasoning. The loss covers one model turn.",
+        "templates that drop earlier reasoning. The loss covers one model turn. " + MLX_LM,
     ),
     Format(
         slug="trl_sft_tokens",
@@ -224,6 +230,22 @@ FORMATS = [
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("explicit", "implicit")},
         note="`DPOTrainer`'s loss covers everything after the prompt, including tool outputs. With level “First "
         "differing action”, each side is one model turn. `DPOTrainer`'s `max_length` defaults to 1024 tokens.",
+    ),
+    Format(
+        slug="trl_orpo",
+        title="TRL ORPO and CPO, as text",
+        trainer="TRL",
+        row_kind="preferences",
+        rows=orpo_rows,
+        features=lambda _: {"prompt": "string", "chosen": "string", "rejected": "string", **PAIR_FEATURES},
+        choices={
+            "reasoning": ("inline", "dropped"),
+            "arguments": ("object", "text"),
+            "tools": ("system", "dropped"),
+            "level": ("trajectory", "step"),
+        },
+        note="For models that use ChatML with Hermes tool calls, such as Qwen. `ORPOTrainer` and `CPOTrainer` refuse "
+        "the conversations of `trl_dpo`. The loss covers everything after the prompt.",
     ),
     Format(
         slug="trl_reward",

@@ -19,6 +19,7 @@ from django.utils import timezone
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.accounts.outages import run_query
+from apps.gym.json_lines import escape_line_ends
 from apps.gym.traces.events import AgentEnd
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
@@ -247,7 +248,7 @@ class RolloutStream:
         rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
         fields = describe_rollout(rollout, rollout.graph(tokens=True, images=True), grammar_calls=self._grammar_calls)
         mode = self._collection.snapshot["policy_model"].get("logprob_mode", "")
-        return dump_json({**fields, "logprob_mode": mode}).encode() + b"\n"
+        return escape_line_ends(dump_json({**fields, "logprob_mode": mode}).encode()) + b"\n"
 
 
 def _counts(collection: Collection) -> dict[str, Any]:
@@ -256,7 +257,7 @@ def _counts(collection: Collection) -> dict[str, Any]:
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+    return escape_line_ends(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str = "mask") -> dict[str, Any]:

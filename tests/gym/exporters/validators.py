@@ -8,6 +8,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from apps.exports.trace_sends.otlp_requests import encode_request
+from apps.gym.exporters.dataset_columns import PAIR_FEATURES
 from apps.gym.exporters.protocol import Feature, Options, Row
 from tests.gym.exporters.atif_schema import check_trajectory
 
@@ -155,7 +156,7 @@ def check_axolotl(row: Row, options: Options) -> None:
 
 
 def check_text_pair(row: Row, options: Options) -> None:
-    assert set(row) == {"prompt", "chosen", "rejected"}
+    assert set(row) - set(PAIR_FEATURES) == {"prompt", "chosen", "rejected"}
     assert row["prompt"].endswith("<|im_start|>assistant\n")
     for side in ("chosen", "rejected"):
         assert row[side].endswith("<|im_end|>")
@@ -279,6 +280,7 @@ CHECKS: dict[str, Check] = {
     "trl_sft_turns": check_one_turn,
     "trl_sft_tokens": check_tokens,
     "trl_dpo": check_trl_pair,
+    "trl_orpo": check_text_pair,
     "trl_reward": check_trl_pair,
     "trl_kto": check_kto,
     "nemo_rl_sft": check_messages_with_tools,

@@ -16,7 +16,7 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
 
 import torch
-from datasets import load_dataset
+from datasets import Features, Value, load_dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     PreTrainedTokenizerFast,
@@ -37,6 +37,9 @@ from trl import (
     SFTConfig,
     SFTTrainer,
 )
+from trl.data_utils import apply_chat_template
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 STEPS = 2
 
@@ -121,6 +124,40 @@ class Bench:
             ids, mask = (batch[name][place].tolist()[:length] for name in ("input_ids", "completion_mask"))
             sides[side] = {"text": self.tokenizer.decode(ids), "trained": self.spans(ids, mask)}
         return sides
+
+    def orpo(self, data: Any, job: dict[str, Any], *, trainer: Any = ORPOTrainer, config: Any = ORPOConfig) -> Any:
+        """A job may ask to render conversations first, as the documentation shows."""
+        if job.get("rendered"):
+            text = Features({name: Value("string") for name in ("prompt", "chosen", "rejected")})
+            ids = data["pair_id"]
+            data = data.map(
+                lambda row: apply_chat_template(
+                    {side: row[side] for side in text}, self.tokenizer, row["tools"] or None
+                ),
+                remove_columns=data.column_names,
+                features=text,
+            ).add_column("pair_id", ids)
+        made = trainer(
+            model=self.models["writes"],
+            args=config(**self.common(**{"max_length": 100_000, **job["settings"]})),
+            train_dataset=data,
+            processing_class=self.tokenizer,
+        )
+        rows = [{"pair_id": row["pair_id"], **self.orpo_row(row)} for row in made.train_dataset]
+        made.train()
+        return {**self.report(made), "rows": rows}
+
+    def orpo_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A side is tokenized before it is collated."""
+        sides = {}
+        for side in ("chosen", "rejected"):
+            ids, labels = row[f"{side}_input_ids"], row[f"{side}_labels"]
+            learned = [label != -100 for label in labels]
+            sides[side] = {"text": self.tokenizer.decode(ids), "trained": self.spans(ids, learned)}
+        return sides
+
+    def cpo(self, data: Any, job: dict[str, Any]) -> Any:
+        return self.orpo(data, job, trainer=CPOTrainer, config=CPOConfig)
 
     def kto(self, data: Any, job: dict[str, Any]) -> dict[str, Any]:
         trainer = KTOTrainer(

@@ -38,6 +38,7 @@ from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
 from apps.exports.trace_sends.send_orders import can_be_sent
+from apps.gym.exporters.load_snippets import write_snippet
 from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.redaction.shortening import shorten
@@ -188,6 +189,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "first_row": _first_row(export) if user_may(request.user, Permission.EXPORT) else "",
         "others": _files_without_rows(export),
         "folder_name": _download_name(export) if _is_folder(export) else "",
+        "snippet": _snippet(export),
         "all_bytes": sum(one["bytes"] for one in export.files),
     }
     status = POLL_ENDED if ended and wants_fragment(request) else 200
@@ -222,6 +224,14 @@ def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
     file = HttpResponse(pretty(with_staleness(export)) + "\n", content_type="application/json")
     file["Content-Disposition"] = f'attachment; filename="gymweb-{export.format}-{export.pk}.manifest.json"'
     return file
+
+
+def _snippet(export: Export) -> str:
+    """Return the code that loads the unpacked download. A single file has no card with column types, so no code."""
+    if not export.files or not _is_folder(export):
+        return ""
+    files = {one["split"]: one["name"] for one in export.files}
+    return write_snippet(export.format, files, folder=_download_name(export))[1]
 
 
 def _ledger(export: Export) -> Trainability | None:

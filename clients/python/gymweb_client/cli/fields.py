@@ -190,7 +190,7 @@ def _parse(text: str, expected: type | None) -> Any:
         found = json.loads(text)
     except ValueError:
         try:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+            found = [json.loads(line) for line in text.split("\n") if line.strip()]
         except ValueError as wrong:
             raise ValueError(f"Invalid JSON: {wrong}.") from None
     if expected and not isinstance(found, expected):

@@ -28,6 +28,8 @@ WIDTH_OF_A_PIPE = 10_000
 MOST_COLUMNS = 10
 # Control characters in model replies must not reach the terminal.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Some readers split lines of JSON at them.
+_LINE_ENDS = {0x85: r"\u0085", 0x2028: r"\u2028", 0x2029: r"\u2029"}
 
 Advance = Callable[[int, int, str], None]
 """Updates a progress bar: done, total, and a text after the bar."""
@@ -77,7 +79,7 @@ class Output:
             self.text("\n".join(f"{name:<{width}}  {_cell(value)}" for name, value in row.items()))
 
     def _json(self, value: Any) -> None:
-        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS) + "\n")
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Advance]:
