@@ -284,6 +284,8 @@ CAPTURE_DIRECT = env.switch("GYMWEB_CAPTURE_DIRECT", default=False)
 # Command agents: folders that they may read; concurrent agents of a worker (0: four for each processor); memory and
 # files of each agent.
 AGENT_MOUNTS = env.texts("GYMWEB_AGENT_MOUNTS")
+# Folders with tokenizers and chat templates that exports may be checked against.
+TOKENIZERS = env.texts("GYMWEB_TOKENIZERS")
 AGENT_PROCESSES = env.whole("GYMWEB_AGENT_PROCESSES", default=0, least=0, most=10_000)
 AGENT_MEMORY_MB = env.whole("GYMWEB_AGENT_MEMORY_MB", default=2_048, least=0, most=10_000_000)
 AGENT_FILES_MB = env.whole("GYMWEB_AGENT_FILES_MB", default=2_048, least=1, most=10_000_000)

@@ -53,6 +53,10 @@ def _describe(schema: dict[str, Any], method: str, path: str, operation: dict[st
     return {**head, "help": _help(operation.get("description", "")), "fields": fields}
 
 
+LONG_TEXT = 100_000
+"""Texts of this many characters can be given as @FILE."""
+
+
 def _told(parameter: dict[str, Any]) -> dict[str, Any]:
     return {name: parameter[name] for name in ("required", "description") if name in parameter}
 
@@ -68,6 +72,8 @@ def _field(schema: dict[str, Any], name: str, place: str, given: dict[str, Any])
         "required": shape.get("required") is True,
         "nullable": shape.get("nullable", False),
         "secret": shape.get("writeOnly", False),
+        # Long texts, for example templates, are read from files.
+        "from_file": shape.get("maxLength", 0) >= LONG_TEXT,
         "choices": [one for one in shape.get("enum") or items.get("enum") or () if one not in {"", None}],
         "min": shape.get("minimum", items.get("minimum")),
         "max": shape.get("maximum", items.get("maximum")),

@@ -4,6 +4,9 @@
 (scripts/fill_rollouts.py) and writes each export in a process of its own. One JSON object per line. The exit status is
 1 if memory grew by 150 MB or more, or if fewer than 5,000 rows per second were written; on a busy machine, per CPU
 second of writer and database, which take turns.
+
+FORMAT:ENCODING:shapes checks the rows against a chat template. It may take 1.5 times as long as the export without a
+check before it. FORMAT:ENCODING:every_row renders every row, at least 1,500 per second.
 """
 
 import sys
@@ -27,13 +30,27 @@ from scripts.measuring import (
 from scripts.process_figures import cpu_seconds
 
 ASKED_ROWS_PER_SECOND = 5_000
-EXPORTS = ["trl_sft:jsonl", "trl_sft:parquet", "nemo_gym_rollouts:jsonl"]
+ASKED_BY_CHECK = {"": ASKED_ROWS_PER_SECOND, "shapes": 0, "every_row": 1_500}
+ALLOWED_TIMES = 1.5
+TEMPLATE = """{%- if tools %}<|im_start|>system
+{{ tools | tojson }}<|im_end|>
+{% endif %}{%- for message in messages %}<|im_start|>{{ message.role }}
+{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content }}
+{%- for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}<|im_end|>
+{% endfor %}"""
+EXPORTS = [
+    "trl_sft:parquet",
+    "nemo_gym_rollouts:jsonl",
+    "trl_sft:jsonl",
+    "trl_sft:jsonl:shapes",
+    "trl_sft:jsonl:every_row",
+]
 ALL_TASKS: dict[str, Any] = {"splits": []}
 EVERYTHING: dict[str, Any] = {**ALL_TASKS, "include_flagged": True, "include_truncated": True}
 WARM_UP_ROWS = 2_000
 
 
-def write_one(format: str, encoding: str, collection: int) -> dict[str, Any]:
+def write_one(format: str, encoding: str, check: str, collection: int) -> dict[str, Any]:
     """Return the figures of one export in this process. A small export before it triggers all imports."""
     import django
 
@@ -49,7 +66,9 @@ def write_one(format: str, encoding: str, collection: int) -> dict[str, Any]:
     everything = ALL_TASKS if FORMATS[format].row_kind == "tasks" else {**EVERYTHING, **any_reward}
     small = {**everything, "max_rows": WARM_UP_ROWS}
     warm_up = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=small))
-    export = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=everything))
+    checked: dict[str, Any] = {"template": TEMPLATE, "every_row": check == "every_row"} if check else {}
+    whole = ExportOrder(format=format, collection=planned, encoding=encoding, filters=everything, **checked)
+    export = queue_export(whole)
     with tempfile.TemporaryDirectory(prefix="gymweb-exports-") as folder:
         write_export(export=warm_up, path=Path(folder) / "warm-up")
         with Memory() as memory:
@@ -60,6 +79,8 @@ def write_one(format: str, encoding: str, collection: int) -> dict[str, Any]:
     return {
         "format": format,
         "encoding": encoding,
+        "check": check,
+        "rendered": written.manifest.get("template_check", {}).get("rendered", 0),
         "considered": written.considered,
         "rows": written.rows,
         "mb": round(written.bytes / MB),
@@ -72,16 +93,20 @@ def write_one(format: str, encoding: str, collection: int) -> dict[str, Any]:
 
 def measure_exports(ground: Ground, exports: list[str]) -> bool:
     """Return True if all exports were within their budgets."""
-    within = True
+    within, plain = True, 0.0
     for one in exports:
         before = cpu_seconds(*ground.servers)
-        format, _, encoding = one.partition(":")
-        figures = in_own_process(write_one, format, encoding, ground.filled.large)
+        format, encoding, check = (*one.split(":"), "")[:3]
+        figures = in_own_process(write_one, format, encoding, check, ground.filled.large)
         if ground.servers:
             figures["database_cpu_s"] = round(cpu_seconds(*ground.servers) - before, 1)
         by_cpu = round(figures["rows"] / (figures["writer_cpu_s"] + figures.get("database_cpu_s", 0.0)))
         speed = max(figures["rows_per_s"], by_cpu) if is_busy() and ground.servers else figures["rows_per_s"]
-        fine = speed >= ASKED_ROWS_PER_SECOND and figures["growth_mb"] < ALLOWED_GROWTH_MB
+        plain = plain if check else figures["seconds"]
+        if check and plain:
+            figures["times_plain"] = round(figures["seconds"] / plain, 2)
+        in_time = check != "shapes" or figures.get("times_plain", 0.0) <= ALLOWED_TIMES
+        fine = in_time and speed >= ASKED_BY_CHECK[check] and figures["growth_mb"] < ALLOWED_GROWTH_MB
         within = within and fine
         say("export", **figures, rows_per_cpu_s=by_cpu, load=machine_load(), within=fine)
     return within
@@ -89,7 +114,7 @@ def measure_exports(ground: Ground, exports: list[str]) -> bool:
 
 def main() -> None:
     parser = parse_ground(__doc__, traced=1.0)
-    parser.add_argument("--exports", nargs="+", default=EXPORTS, metavar="FORMAT:ENCODING")
+    parser.add_argument("--exports", nargs="+", default=EXPORTS, metavar="FORMAT:ENCODING[:CHECK]")
     options = vars(parser.parse_args())
     exports = options.pop("exports")
     with filled_ground(**options) as ground:

@@ -7,7 +7,7 @@ from typing import Any
 import django_filters
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.mixins import DestroyModelMixin
@@ -19,23 +19,40 @@ from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
 from apps.api.framework.query_filters import FlagFilter, IdFilter, WordsFilter
-from apps.api.framework.record_serializers import record_serializer
+from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.api.framework.trainability_serializers import TrainabilitySerializer
 from apps.exports.export_deletion import cancel_export, delete_export
 from apps.exports.export_filters import filters_of
 from apps.exports.export_folders import names_in, rows_path
 from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
-from apps.exports.export_preview import Preview, preview_rows
+from apps.exports.export_preview import Preview, check_template, preview_rows
 from apps.exports.export_search import search_exports
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.manifests import with_staleness
 from apps.exports.models import Encoding, Export
 from apps.exports.ranged_downloads import stream_file
+from apps.gym.chat_templates.template_findings import TemplateReport
 from apps.gym.exporters.protocol import Format
 from apps.gym.exporters.registry import FORMATS
 
 _FORMATS = [(format.slug, format.title) for format in FORMATS.values()]
+
+
+TemplateReportSerializer = make_serializer(
+    "TemplateReport",
+    TemplateReport,
+    sha256="Hash of the template.",
+    rows="Rows that were checked, `dropped` ones included.",
+    shapes="Different shapes of rows, by roles, calls, kinds of values and features of tool schemas.",
+    rendered="Rows that were rendered themselves; the others have the shape of a rendered row.",
+    deviating="Rendered rows that differ from the first row of their shape.",
+    unchecked="Rows without a verdict, because the check was stopped.",
+    dropped="Rows that the export leaves out because of the template.",
+    findings="What the template does, the gravest first.",
+    form="Options of the format with which the template loses less; null if none were found.",
+    stopped="Why the check did not cover all rows; empty otherwise.",
+)
 
 
 class ExportFileSerializer(serializers.Serializer[Any]):
@@ -59,6 +76,9 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
     credentials = serializers.SerializerMethodField(
         help_text="Warning about suspected credentials in the rows; empty if there are none."
     )
+    template_check = serializers.SerializerMethodField(
+        help_text="What the chat template does to the rows; null without a template, and before the export is ready."
+    )
     beside = serializers.SerializerMethodField(help_text="Other files in the folder, for example the dataset card.")
 
     class Meta:
@@ -74,6 +94,7 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "validation_share",
             "split_seed",
             "mask_credentials",
+            "template_check",
             "state",
             "total",
             "considered",
@@ -91,6 +112,11 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
 
     def get_credentials(self, export: Export) -> str:
         return warn_of_credentials(export.manifest.get("credentials", {}))
+
+    @extend_schema_field(TemplateReportSerializer(allow_null=True))
+    def get_template_check(self, export: Export) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = export.manifest.get("template_check")
+        return found
 
     def get_beside(self, export: Export) -> list[str]:
         rows = {one["name"] for one in export.files}
@@ -125,6 +151,19 @@ class ExportPreviewSerializer(serializers.Serializer[Any]):
     """The first rows of an export, and its counts."""
 
     trainability = TrainabilitySerializer()
+    template_check = TemplateReportSerializer(
+        allow_null=True, help_text="What the chat template does to the rows; null without a template."
+    )
+
+
+@spec_serializer(ExportOrder, "tokenizer", "template", "every_row")
+class TemplateCheckSerializer(DeclaredFields, serializers.Serializer[Any]):
+    seconds = serializers.IntegerField(
+        min_value=1,
+        max_value=50,
+        default=20,
+        help_text="Time limit. Larger exports are checked while they are written.",
+    )
 
 
 class FormatSerializer(serializers.Serializer[Any]):
@@ -170,6 +209,7 @@ class ExportViewSet(DestroyModelMixin, RowViewSet):
         "download": Permission.EXPORT,
         "file": Permission.EXPORT,
         "manifest": Permission.EXPORT,
+        "check_template": Permission.EXPORT,
         "cancel": Permission.EXPORT,
         "destroy": Permission.EXPORT,
     }
@@ -203,6 +243,20 @@ class ExportViewSet(DestroyModelMixin, RowViewSet):
         limit = order.pop("limit", 5)
         preview = preview_rows(prepare_export(ExportOrder(**order)), limit=limit)
         return Response(ExportPreviewSerializer(preview).data)
+
+    @operation(
+        url_path="check-template",
+        operation_id="exports_check_template",
+        request=TemplateCheckSerializer,
+        responses=TemplateReportSerializer,
+    )
+    def check_template(self, request: Request, pk: str) -> Response:
+        """Check what a chat template renders of the rows. Changes nothing.
+
+        The rows are made again from the current rollouts.
+        """
+        order = self.read_body(TemplateCheckSerializer)
+        return Response(TemplateReportSerializer(check_template(self.get_object(), **order)).data)
 
     @operation("get", responses=FILES)
     def download(self, request: Request, pk: str) -> HttpResponseBase:

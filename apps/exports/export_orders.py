@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
@@ -13,8 +14,11 @@ from apps.accounts.models import User
 from apps.exports.export_filters import FilterRefused, Filters, active_filters, resolve_filters, select_rollouts
 from apps.exports.held_out_splits import MAX_SHARE, checked_splits
 from apps.exports.models import Export
+from apps.exports.template_checks import TemplateSettings, open_renderer
+from apps.gym.chat_templates.template_sources import MAX_TEMPLATE, TemplateRefused, read_template
 from apps.gym.exporters.protocol import Format, OptionRefused, Options, find_encodings, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
+from apps.gym.exporters.rendered_messages import has_conversations
 from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PreferencePair
@@ -68,6 +72,34 @@ class ExportOrder:
             high=2**63 - 1,
         ),
     ] = 0
+    tokenizer: Annotated[
+        str,
+        Option(
+            "Tokenizer to check",
+            "Checks what its chat template renders. A tokenizer folder or .jinja file on the server "
+            "(GYMWEB_TOKENIZERS), or a family that an installed package ships",
+            length=1_000,
+            example="trl/llama3_1",
+        ),
+    ] = ""
+    template: Annotated[
+        str,
+        Option("Template to check", "Text of a .jinja chat template, instead of a tokenizer", length=MAX_TEMPLATE),
+    ] = ""
+    every_row: Annotated[
+        bool,
+        Option(
+            "Check every row", "Renders all rows. Without it, one row of each shape, and a sample of 1 % of the rows"
+        ),
+    ] = False
+    misfits: Annotated[
+        Literal["kept", "dropped"],
+        Option(
+            "Rows that the template loses",
+            "Rows of which the checked template loses a part, or for which it raises",
+            names={"kept": "Keep, and count them", "dropped": "Leave out"},
+        ),
+    ] = "kept"
     mask_credentials: Annotated[
         bool,
         Option(
@@ -127,8 +159,28 @@ def prepare_export(order: ExportOrder) -> Export:
         encoding=_checked_encoding(found, resolved, order.encoding),
         validation_share=order.validation_share,
         split_seed=order.split_seed,
+        template=template_settings(found, order),
         mask_credentials=order.mask_credentials,
     )
+
+
+def template_settings(format: Format, order: ExportOrder) -> dict[str, Any]:
+    """Return the settings of the template check, empty without a template."""
+    if not order.tokenizer and not order.template:
+        if order.misfits == "dropped" or order.every_row:
+            raise ExportRefused("Give a tokenizer or a template to check.", "tokenizer")
+        return {}
+    field = "template" if order.template else "tokenizer"
+    if not has_conversations(format):
+        raise ExportRefused(f"{format.title} has no messages that a chat template renders. Leave it empty.", field)
+    try:
+        template = read_template(order.tokenizer, order.template, allowed=settings.TOKENIZERS)
+        # Compile it once, so that an invalid template is refused here.
+        open_renderer(template).kill()
+    except TemplateRefused as refusal:
+        raise ExportRefused(str(refusal), field) from None
+    settled = TemplateSettings(template=template, every_row=order.every_row, misfits=order.misfits)
+    return dict(msgspec.to_builtins(settled))
 
 
 def _with_level(format: Format, pair_set: PairSet | None, options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from apps.exports.export_orders import ExportOrder, ExportRefused, template_settings
 from apps.exports.export_rows import RowReader
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Export
+from apps.gym.chat_templates.template_findings import TemplateReport
 from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
+from apps.gym.exporters.registry import find_format
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import main_line
 from apps.gym.trainability import Trainability
@@ -85,6 +88,7 @@ class Preview:
     dropped: dict[str, int]
     trainability: Trainability
     credentials: str = ""
+    template_check: TemplateReport | None = None
     stopped_after: float | None = None
 
 
@@ -92,9 +96,9 @@ class _TimeLimitReached(Exception):
     pass
 
 
-def preview_rows(export: Export, *, limit: int = 5) -> Preview:
+def preview_rows(export: Export, *, limit: int = 5, seconds: float = SECONDS) -> Preview:
     """Return the preview of a prepared or stored export."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
     reader = RowReader(export, on_step=lambda: _check_time(until))
     stopped_after = None
     rows: list[dict[str, Any]] = []
@@ -108,8 +112,12 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
                 sizes += size
                 tokens += count_tokens(source_rows.rows, size, source_rows.source)
     except _TimeLimitReached:
-        stopped_after = SECONDS
+        stopped_after = seconds
     ledger = reader.ledger
+    report = reader.check.report() if reader.check else None
+    if report and stopped_after:
+        said = f"Stopped after {seconds:g} seconds. An export with this template checks all rows."
+        report = replace(report, stopped=report.stopped or said)
     return Preview(
         rows=rows[:limit],
         bytes=sizes[:limit],
@@ -122,6 +130,7 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
         dropped=ledger.counts(),
         trainability=reader.summarize(),
         credentials=warn_of_credentials(reader.credentials.figures()),
+        template_check=report,
         stopped_after=stopped_after,
     )
 
@@ -129,3 +138,22 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
 def _check_time(until: float) -> None:
     if time.monotonic() > until:
         raise _TimeLimitReached
+
+
+def check_template(
+    export: Export, *, tokenizer: str = "", template: str = "", every_row: bool = False, seconds: float = 20.0
+) -> TemplateReport:
+    """Return what a template does to the rows of a stored export, of which nothing is changed. Raise ExportRefused."""
+    if not tokenizer and not template:
+        raise ExportRefused("Give a tokenizer or a template to check.", "tokenizer")
+    order = ExportOrder(
+        format=export.format,
+        collection=export.collection,
+        tokenizer=tokenizer,
+        template=template,
+        every_row=every_row,
+    )
+    export.template = template_settings(find_format(export.format), order)
+    report = preview_rows(export, limit=0, seconds=seconds).template_check
+    assert report is not None
+    return report

@@ -19,6 +19,7 @@ from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
 from apps.exports.offered_tools import Offers
 from apps.exports.task_prompts import planned_harness, row_with_prompt
+from apps.exports.template_checks import TemplateCheck
 from apps.gym.exporters.branches import find_leaves
 from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
@@ -76,6 +77,8 @@ class RowReader:
         self.offers = Offers(is_imported=self._is_imported)
         self.format = find_format(export.format)
         self.credentials = ExportedCredentials(mask=export.mask_credentials)
+        self.check: TemplateCheck | None = None
+        """The template check, while and after the rows are read."""
         self.filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
         self.ledger.trains_foreign = self._options.injected == "kept"
@@ -91,6 +94,15 @@ class RowReader:
 
     def rows(self) -> Iterator[SourceRows]:
         """Yield rows up to `max_rows`."""
+        if self.export.template:
+            self.check = TemplateCheck(self.export.template, self.format, self._options)
+        try:
+            yield from self._counted_rows()
+        finally:
+            if self.check:
+                self.check.close()
+
+    def _counted_rows(self) -> Iterator[SourceRows]:
         for source_rows in self._read_sources():
             self.ledger.use(len(source_rows.rows))
             self._count_tokens(source_rows.source, count_trained(source_rows.rows))
@@ -259,6 +271,8 @@ class RowReader:
                 [orjson.dumps(row) for row in rows],
                 has_tokens=isinstance(source, Attempt) and _has_tokens(source),
             )
+            if self.check:
+                self.check.read(rows)
         except Dropped as why:
             self.ledger.drop(why.reason)
             if why.reason == "all_tokens_masked":

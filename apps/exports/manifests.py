@@ -37,6 +37,8 @@ def make_manifest(
 
     `trainability` says what may be trained on, and why the rest may not (apps.gym.trainability).
 
+    `template_check` says what the chat template of the order does to the rows.
+
     `credentials` counts rows with suspected credentials. These rows are unchanged unless `masked`.
 
     `source.policy_model.logprob_check` is the last check of captured log probabilities, if there was one.
@@ -68,6 +70,7 @@ def make_manifest(
             **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
         "trainability": msgspec.to_builtins(reader.summarize()),
+        **({"template_check": msgspec.to_builtins(reader.check.report())} if reader.check else {}),
         "credentials": reader.credentials.figures(),
         **_rewards(export, reader),
         **({"tools": reader.offers.counts} if reader.format.row_kind == "tasks" else {}),

@@ -45,6 +45,9 @@ class Export(MayBeStale, RetriedJob):
     mask_credentials = models.BooleanField(
         default=False, db_default=False, help_text="Mask suspected credentials in all rows"
     )
+    template = models.JSONField(
+        default=dict, db_default={}, blank=True, help_text="Chat template to check; empty for no check"
+    )
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     path = models.CharField(max_length=500, blank=True, help_text="Folder or file")

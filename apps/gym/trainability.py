@@ -156,6 +156,18 @@ REASONS: dict[str, Reason] = {
         ),
         ("reasoning_as_answer", "with reasoning", "The family would train it as an answer.", "reasoning"),
         ("image_placeholder_in_text", "with an image placeholder in a text", "The trainer would count it as an image."),
+        (
+            "template_raises",
+            "for which the chat template raises",
+            "The chat template of the check raises an error.",
+            "misfits",
+        ),
+        (
+            "template_loses",
+            "of which the chat template loses a part",
+            "The chat template of the check loses or changes a text, a call, a result or the tools.",
+            "misfits",
+        ),
         ("remote_image", "with a remote image", "The trainer would have to download an image."),
         ("image_in_completion", "with an image after the prompt", "The trainer only reads images of the prompt."),
         ("credential_in_tokens", "with a credential in their tokens", "A credential in tokens cannot be masked."),

@@ -115,6 +115,23 @@ def test_rollouts_go_out_and_come_back_with_the_same_rewards(signed_in: CommandL
     assert (checked["state"], checked["checked"], checked["outcomes"], checked["exports"]) == ("applied", 8, 0, [])
 
 
+def test_a_template_is_checked_from_a_file(signed_in: CommandLine) -> None:
+    signed_in.gymweb("models", "create", "certain", "--name", "Certain", "--provider", "scripted")
+    plan = ("--environment", "exact_match", "--model", "certain", "-k", "1", "-o", "checked.jsonl", "--json")
+    collected, _ = signed_in.gymweb("collect", "sums.jsonl", "--dataset", "checked", *plan)
+    collection = str(json.loads(collected)["id"])
+    everything = ("--format", "trl_sft", "--filter", "min_reward=-1", "-o", "checked")
+    export = answer(signed_in, "export", collection, *everything)
+    template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+    (signed_in.folder / "own.jinja").write_text(template)
+    found = answer(signed_in, "exports", "check-template", str(export["id"]), "--template", "@own.jinja", "--every-row")
+    assert found["rows"] == found["rendered"] == export["rows"] > 0
+    lost = {one["kind"]: one["rows"] for one in found["findings"]}
+    assert lost == {"text_lost": export["rows"], "reasoning_lost": export["rows"]}
+    _, said = signed_in.gymweb("exports", "check-template", str(export["id"]), "--tokenizer", "/etc", code=1)
+    assert "GYMWEB_TOKENIZERS" in said
+
+
 def answer(shell: CommandLine, *words: str) -> Any:
     """The one JSON object that the command prints."""
     return json.loads(shell.gymweb(*words, "--json")[0])

@@ -15,7 +15,9 @@ from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
 from apps.exports.held_out_splits import count_splits, default_splits
 from apps.exports.models import Encoding
+from apps.gym.chat_templates.template_sources import MAX_TEMPLATE
 from apps.gym.exporters.protocol import Format, Options
+from apps.gym.exporters.rendered_messages import has_conversations
 from apps.gym.redaction.shortening import cut
 from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet
@@ -23,6 +25,7 @@ from apps.rollouts.models import Collection
 
 _ESSENTIAL = ("min_reward", "per_task", "max_rows", "encoding")
 """Fields that are shown at once, where the format has them. The others are folded."""
+_CHECK = ("tokenizer", "misfits", "every_row", "template")
 _FURTHER = ("validation_share", "split_seed", "mask_credentials")
 
 
@@ -43,6 +46,13 @@ class ExportForm(forms.Form):
     )
 
     encoding = forms.ChoiceField(required=False, label="File type")
+    template = forms.CharField(
+        required=False,
+        max_length=MAX_TEMPLATE,
+        label="Template to check",
+        help_text="Text of a .jinja chat template, instead of a tokenizer",
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+    )
 
     def __init__(self, data: Any = None, *, format: Format, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
@@ -57,7 +67,11 @@ class ExportForm(forms.Form):
         self._add_options()
         self._add_filters()
         self._add_splits()
-        for name in ("pair_set", "encoding", "reward_from", *format.choices):
+        self.fields["tokenizer"].required = False
+        if not has_conversations(format):
+            for name in _CHECK:
+                del self.fields[name]
+        for name in ("pair_set", "encoding", *_CHECK, "reward_from", *format.choices):
             if name in self.fields:
                 hide_optional_label(self.fields[name])
         if format.row_kind != "preferences":
@@ -150,6 +164,15 @@ class ExportForm(forms.Form):
         return [self[name] for name in (*(name for name in self.fields if name in filters), *_FURTHER)]
 
     @property
+    def check_fields(self) -> list[forms.BoundField]:
+        """Return the fields of the template check."""
+        return [self[name] for name in _CHECK if name in self.fields]
+
+    @property
+    def is_check_open(self) -> bool:
+        return is_any_set(self, [field.name for field in self.check_fields])
+
+    @property
     def is_row_open(self) -> bool:
         return is_any_set(self, [field.name for field in self.option_fields])
 
@@ -180,6 +203,7 @@ class ExportForm(forms.Form):
             validation_share=given["validation_share"] or 0.0,
             split_seed=given["split_seed"] or 0,
             mask_credentials=given["mask_credentials"],
+            **{name: given[name] for name in _CHECK if name in self.fields},
         )
 
 

@@ -55,6 +55,7 @@ FORMATS = [
             "reasoning": ("field", "inline", "dropped"),
             "arguments": ("text", "object"),
             "malformed": ("dropped",),
+            "parallel_calls": ("kept", "split"),
             "tools": ("column", "system", "dropped"),
         },
         refused={("malformed", "text"): "Axolotl parses text arguments as JSON and would fail on these."},

@@ -55,6 +55,7 @@ FORMATS = [
         choices={
             "reasoning": ("field", "inline", "dropped"),
             "arguments": ("object",),
+            "parallel_calls": ("kept", "split"),
             "tools": ("column", "system", "dropped"),
             "injected": ("dropped", "kept"),
         },

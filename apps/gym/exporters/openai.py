@@ -27,6 +27,7 @@ _CHOICES = {
     "reasoning": ("dropped",),
     "arguments": ("text",),
     "malformed": ("dropped", "text"),
+    "parallel_calls": ("kept", "split"),
     "tools": ("column",),
     "images": ("parts", "dropped"),
 }

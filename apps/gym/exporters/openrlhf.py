@@ -28,6 +28,7 @@ _CHOICES = {
     "reasoning": ("field", "inline", "dropped"),
     "arguments": ("object",),
     "numbers": ("exact", "any"),
+    "parallel_calls": ("kept", "split"),
     "tools": ("system", "dropped"),
     "injected": ("dropped", "kept"),
 }

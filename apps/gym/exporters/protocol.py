@@ -145,6 +145,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             names={"dropped": "Leave the rollout out", "text": "Keep them as text"},
         ),
     ] = "dropped"
+    parallel_calls: Annotated[
+        Literal["kept", "split"],
+        Option(
+            "Parallel calls",
+            "Turns with several calls, which some chat templates lose or refuse",
+            names={"kept": "In one turn", "split": "One call per turn, each followed by its result"},
+        ),
+    ] = "kept"
     numbers: Annotated[
         Literal["exact", "any"],
         Option(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from apps.gym.exporters.protocol import MANY, Attempt, Feature, Options, Preference, Row, TaskPrompt
+from apps.gym.exporters.split_calls import split_calls
 from apps.gym.loadable import holds_only_exact
 from apps.gym.tasks.expected_answers import ANSWER_FIELDS
 from apps.gym.traces.authorship import FOREIGN
@@ -100,9 +101,11 @@ def _are_loaded_exactly(tools: bytes) -> bool:
 
 def worded(conversation: Conversation, options: Options) -> Conversation:
     """Return the conversation with reasoning placed by `options.reasoning`, and tools by `options.tools`."""
+    if options.parallel_calls == "split":
+        conversation = _with_split_calls(conversation)
     prompt = [_with_reasoning(message, options) for message in conversation.prompt]
     if options.tools == "system" and conversation.tools:
-        prompt = _with_tools_in_system(prompt, conversation.tools)
+        prompt = with_tools_in_system(prompt, conversation.tools)
     return Conversation(
         prompt=prompt,
         completion=[_with_reasoning(message, options) for message in conversation.completion],
@@ -145,7 +148,24 @@ def _with_reasoning(message: Message, options: Options) -> Message:
     return message
 
 
-def _with_tools_in_system(prompt: list[Message], tools: list[dict[str, Any]]) -> list[Message]:
+def _with_split_calls(whole: Conversation) -> Conversation:
+    messages = [*whole.prompt, *whole.completion]
+    made = split_calls(messages)
+
+    def moved(positions: frozenset[int]) -> frozenset[int]:
+        return frozenset(len(made) - new for new, (_, old) in enumerate(made) if len(messages) - old in positions)
+
+    return Conversation(
+        prompt=[one for one, place in made if place < len(whole.prompt)],
+        completion=[one for one, place in made if place >= len(whole.prompt)],
+        tools=whole.tools,
+        resent=moved(whole.resent),
+        foreign=moved(whole.foreign),
+        repeated=moved(whole.repeated),
+    )
+
+
+def with_tools_in_system(prompt: list[Message], tools: list[dict[str, Any]]) -> list[Message]:
     block = tools_block(tools)
     if prompt and prompt[0]["role"] == "system":
         text = prompt[0]["content"]

@@ -37,6 +37,7 @@ CHAT = {
     "reasoning": ("field", "inline", "dropped"),
     "arguments": ("object", "text"),
     "malformed": ("dropped", "text"),
+    "parallel_calls": ("kept", "split"),
     "numbers": ("exact", "any"),
     "tools": ("column", "text", "system", "dropped"),
     "images": COLUMN,

@@ -73,6 +73,7 @@ FORMATS = [
         choices={
             "reasoning": ("field", "inline", "dropped"),
             "arguments": ("object",),
+            "parallel_calls": ("kept", "split"),
             "tools": ("text", "system"),
             "images": COLUMN,
             "injected": ("dropped", "kept"),

@@ -37,6 +37,7 @@ from apps.exports.manifests import with_staleness
 from apps.exports.models import Export
 from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
+from apps.exports.template_checks import TemplateSettings
 from apps.exports.trace_sends.send_orders import can_be_sent
 from apps.gym.exporters.load_snippets import write_snippet
 from apps.gym.exporters.protocol import Format, Options, RowKind
@@ -136,9 +137,11 @@ def _repeated_settings(request: PageRequest, format: Format) -> dict[str, Any]:
         return {}
     # Empty filters are not stored, but here they must override the defaults of the format.
     filters = {**msgspec.structs.asdict(Filters()), **export.filters}
+    check = msgspec.convert(export.template, TemplateSettings) if export.template else None
+    checked = {"every_row": check.every_row, "misfits": check.misfits, **check.template.request} if check else {}
     renamed = {"rollouts": " ".join(map(str, filters["rollouts"])), "pair_set": export.pair_set_id}
     columns = ("encoding", "validation_share", "split_seed", "mask_credentials")
-    return {**filters, **export.options, **{name: getattr(export, name) for name in columns}, **renamed}
+    return {**filters, **export.options, **{name: getattr(export, name) for name in columns}, **renamed, **checked}
 
 
 def _submit(request: PageRequest, format: Format) -> HttpResponse:
@@ -178,6 +181,7 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "send_form": TraceSendForm(),
         "manifest": pretty(with_staleness(export)) if export.manifest else "",
         "ledger": _ledger(export),
+        "check": export.manifest.get("template_check"),
         "credentials": warn_of_credentials(export.manifest.get("credentials", {})),
         "splits": ", ".join(
             f"{split_label(split)} {count:,}" for split, count in export.manifest.get("dataset_splits", {}).items()

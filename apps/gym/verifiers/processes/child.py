@@ -5,13 +5,9 @@ It does one job at a time, until its socket is closed.
 Started by apps.gym.verifiers.processes.process_pool as `python -m apps.gym.verifiers.processes.child DESCRIPTOR`.
 """
 
-import contextlib
 import json
-import os
-import resource
 import signal
 import socket
-import sys
 from typing import Any
 
 import msgspec
@@ -19,10 +15,9 @@ import msgspec
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.verifiers.processes.framing import receive, send
+from apps.gym.verifiers.processes.limited_child import MAX_MEMORY, run_limited
 from apps.gym.verifiers.registry import VERIFIERS, read_verifier
 
-MAX_MEMORY = 2 * 1024**3
-"""Maximum bytes of address space. Larger requests fail with MemoryError here instead of exhausting the machine."""
 _SLACK = 2.0
 
 
@@ -62,18 +57,5 @@ def _encode(answer: dict[str, Any]) -> bytes:
         return json.dumps(msgspec.to_builtins(answer), ensure_ascii=False).encode(errors="replace")
 
 
-def main() -> None:
-    # Agent loops have priority for the processor.
-    os.nice(5)
-    with contextlib.suppress(ValueError, OSError):  # not supported on every system
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Nothing that runs here needs to write files.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with contextlib.suppress(ConnectionError), socket.socket(fileno=int(sys.argv[1])) as channel:
-        serve(channel)
-
-
 if __name__ == "__main__":
-    main()
+    run_limited(serve)

@@ -50,12 +50,12 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 class Child:
     """One process and its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "apps.gym.verifiers.processes.child") -> None:
         ours, theirs = socket.socketpair()
         environment = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
         with theirs:
             self.process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "apps.gym.verifiers.processes.child", str(theirs.fileno())],
+                [sys.executable, "-m", module, str(theirs.fileno())],
                 cwd=_ROOT,
                 env=environment,
                 pass_fds=[theirs.fileno()],
@@ -67,7 +67,7 @@ class Child:
         self._prepared: set[str] = set()
         try:
             if receive(ours, seconds=_STARTING) != b"ready":
-                raise VerifierError("the process that runs verifiers could not be started")
+                raise VerifierError(f"the process of {module} could not be started")
         except BaseException:
             self.kill()
             raise
@@ -82,8 +82,16 @@ class Child:
 
     def ask(self, job: bytes, *, seconds: float) -> bytes:
         """Return the answer to a job. Raises TimeoutError, and ConnectionError if the process has ended."""
+        self.start(job, seconds=seconds)
+        return self.wait(seconds=seconds)
+
+    def start(self, job: bytes, *, seconds: float) -> None:
+        """Send a job, whose answer `wait` returns. Raises like `ask`."""
         self.channel.settimeout(seconds)
         send(self.channel, job)
+
+    def wait(self, *, seconds: float) -> bytes:
+        """Return the answer to the job sent. Raises like `ask`."""
         answer = receive(self.channel, seconds=seconds)
         if not answer:
             raise ConnectionError("the process has ended")

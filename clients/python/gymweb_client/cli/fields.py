@@ -100,6 +100,8 @@ def _help_text(field: Field) -> str:
         parts.append("Repeatable; or a JSON object, or @FILE")
     elif field["type"] == "array":
         parts.append("JSON or @FILE" if field["items"] in {"object", "array"} else "Repeatable")
+    if field.get("from_file"):
+        parts.append("Text or @FILE")
     if "default" in field:
         parts.append(f"Default: {json.dumps(field['default'])}")
     return "".join(f"{part}. " for part in parts).rstrip()
@@ -143,6 +145,8 @@ def _convert(field: Field, kind: str, text: str) -> Any:
 
 
 def _read_text(field: Field, text: str) -> str:
+    if field.get("from_file"):
+        text = _content(text)
     choices = field.get("choices")
     if choices and text not in choices:
         raise ValueError(f"{text!r} is not one of: {', '.join(map(str, choices))}.")

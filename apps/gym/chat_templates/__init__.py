@@ -1,0 +1,1 @@
+"""Check which parts of exported conversations a chat template renders."""
