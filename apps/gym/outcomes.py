@@ -120,7 +120,13 @@ OUTCOMES: dict[str, Outcome] = {
         ),
         _failed("agent_error", "Agent failed", "The agent reported a failure, or ended with an error", "agent"),
         _failed("agent_lost", "Agent lost", "The agent was silent for longer than its lease", "agent"),
-        _failed("timed_out", "Timed out", "A call or the rollout took longer than its time limit", "worker", "no"),
+        _failed(
+            "timed_out",
+            "Timed out",
+            "A call or the rollout took longer than its time limit, before its reward was verified",
+            "worker",
+            "no",
+        ),
         _failed("worker_lost", "Worker lost", "Three workers died while they ran this rollout", "worker", "yes"),
         _failed("cancelled", "Cancelled", "A user or another program cancelled it", "user", "no"),
         Outcome(

@@ -126,6 +126,11 @@ REASONS: dict[str, Reason] = {
         ("nothing_to_train_on", "with nothing to train on", "The format makes no row of it."),
         ("tool_not_function", "with a tool that is no function", "The format only holds function tools."),
         ("orphan_tool_output", "with an output of no call", "A tool output belongs to no call."),
+        (
+            "results_not_in_call_order",
+            "with a result of a later call only",
+            "A call has no result and a later call of its turn has one. The format has no call ids to tell them apart.",
+        ),
         ("unknown_item", "with an unknown item", "The trace has an item that the format cannot hold."),
         ("unknown_role", "with an unknown role", "A message has a role that the format cannot hold."),
         ("unknown_content", "with unknown content", "A message has content that the format cannot hold."),

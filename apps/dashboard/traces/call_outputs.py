@@ -1,6 +1,9 @@
-"""Match tool outputs to calls: an output belongs to the first earlier call with its id that has none yet."""
+"""Match tool outputs to calls: an output belongs to the first earlier call with its id that has none yet.
 
-from collections import defaultdict, deque
+If a reply repeats an id, the first output of the call's tool comes before other outputs of the id.
+"""
+
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +11,8 @@ from typing import Any
 from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.cards import Image, Output
 from apps.dashboard.traces.images import find_image
-from apps.gym.traces.events import ToolResult, TraceUnion
-from apps.gym.traces.items import item_type, output_text
+from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
+from apps.gym.traces.items import function_calls, item_type, output_text
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 
@@ -32,17 +35,25 @@ class Pairing:
     def __init__(self, reads: list[Read]) -> None:
         self._unmatched: dict[str, deque[tuple[Position, Output]]] = defaultdict(deque)
         self._matched: set[Position] = set()
+        self._repeats: Counter[tuple[int, str]] = Counter()
         for index, read in enumerate(reads):
+            if isinstance(read.event, ModelCall):
+                ids = (str(item.get("call_id", "")) for item in function_calls(read.event.items))
+                self._repeats.update((index, call_id) for call_id in ids)
             for position, call_id, output in _outputs(index, read):
                 self._unmatched[call_id].append((position, output))
 
-    def result_of(self, call_id: str, position: Position) -> Output | None:
+    def result_of(self, call_id: str, position: Position, tool: str = "") -> Output | None:
         unmatched = self._unmatched[call_id]
         while unmatched and unmatched[0][0] < position:
             unmatched.popleft()
         if not unmatched:
             return None
-        matched, output = unmatched.popleft()
+        repeats = self._repeats.get((position[0], call_id), 1)
+        place = next((one for one in range(min(repeats, len(unmatched))) if unmatched[one][1].title == tool), 0)
+        matched, output = unmatched[place]
+        del unmatched[place]
+        self._repeats[position[0], call_id] = repeats - 1
         self._matched.add(matched)
         return output
 

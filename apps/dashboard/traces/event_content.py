@@ -32,7 +32,7 @@ Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 class Results(Protocol):
     """The results of tool calls."""
 
-    def result_of(self, call_id: str, position: Position) -> Output | None: ...
+    def result_of(self, call_id: str, position: Position, tool: str = "") -> Output | None: ...
 
     def is_shown(self, position: Position) -> bool: ...
     def is_edited(self, position: Position) -> bool: ...
@@ -200,7 +200,7 @@ def _reasoning_block(item: Item, seq: int, place: str) -> Block:
 
 def _call_block(seq: int, position: Position, place: str, item: Item, pairing: Results) -> Block:
     body, mark = _arguments(item.get("arguments"))
-    result = pairing.result_of(str(item.get("call_id", "")), position)
+    result = pairing.result_of(str(item.get("call_id", "")), position, str(item.get("name", "")))
     return Block("call", str(item.get("name", "")), body.at(seq, place), mark=mark, result=result)
 
 

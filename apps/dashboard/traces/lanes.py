@@ -28,7 +28,7 @@ class CallResults:
     edited: set[int] = field(default_factory=set)
     """The places of outputs that differ from the result that the call got before."""
 
-    def result_of(self, call_id: str, position: Position) -> Output | None:
+    def result_of(self, call_id: str, position: Position, tool: str = "") -> Output | None:
         return self.by_place.get(position[1]) or self.by_id.get(call_id)
 
     def is_shown(self, position: Position) -> bool:

@@ -29,7 +29,10 @@ def offer_branches(format: Format) -> Format:
 
     def features(options: Options) -> dict[str, Feature]:
         found = format.features(options)
-        return {**found, **_COLUMNS} if _has_columns(found, options) else found
+        if _has_columns(found, options):
+            return {**found, **_COLUMNS}
+        # A rollout with several segments counts once.
+        return {**found, "weight": _COLUMNS["weight"]} if "segment" in found else found
 
     return replace(format, rows=rows, features=features, choices={**format.choices, "branches": BRANCHES})
 
@@ -38,7 +41,9 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
     graph = TraceGraph(attempt.events)
     if options.branches not in MANY:
         (leaf,) = find_leaves(graph, options)
-        yield from format.rows(replace(attempt, events=graph.line(leaf)), options)
+        rows = list(format.rows(replace(attempt, events=graph.line(leaf)), options))
+        weight = {"weight": 1 / len(rows)} if rows and "segment" in rows[0] else {}
+        yield from ({**row, **weight} for row in rows)
         return
     found = [
         (leaf, row)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from apps.gym.traces.events import ModelCall, ToolResult
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.items import Item, function_calls, item_type
+from apps.gym.traces.items import Item, function_calls, item_type, pair_results
 
 
 class ToolRun(NamedTuple):
@@ -36,12 +36,18 @@ def find_tool_runs(graph: TraceGraph) -> list[ToolRun]:
 def _recorded(graph: TraceGraph) -> list[ToolRun]:
     numbers = {seq: call for call, seq in graph.seq_of.items()}
     asked: dict[str, tuple[int, Item]] = {}
+    asker, unanswered = 0, list[Item]()
     runs = []
     for seq, event in zip(graph.seqs, graph.events, strict=True):
         if isinstance(event, ModelCall) and seq in numbers:
-            asked.update((str(item.get("call_id", "")), (numbers[seq], item)) for item in function_calls(event.items))
+            asker, unanswered = numbers[seq], function_calls(event.items)
+            asked.update((str(item.get("call_id", "")), (asker, item)) for item in unanswered)
         elif isinstance(event, ToolResult):
             call, item = asked.get(event.call_id, (0, {}))
+            # The model may have given several calls of the reply this id.
+            named = [(str(one.get("call_id", "")), str(one.get("name", ""))) for one in unanswered]
+            if found := pair_results(named, [(event.call_id, event.name)]):
+                call, item = asker, unanswered.pop(found[0])
             arguments = item.get("arguments")
             runs.append(
                 ToolRun(

@@ -16,6 +16,7 @@ from apps.gym.exporters.training_conversations import (
     Conversation,
     attempt_conversation,
     pair_conversations,
+    refuse_gaps,
     thought_text,
 )
 from apps.gym.traces.messages import Message
@@ -85,6 +86,7 @@ def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def sharegpt_turns(messages: list[Message]) -> list[dict[str, str]]:
     """Return all messages except an opening system message. Raises Dropped if the turns do not alternate."""
+    refuse_gaps(messages)
     turns: list[dict[str, str]] = []
     for message in messages[1:] if messages and messages[0]["role"] == "system" else messages:
         turn = _turn(message)

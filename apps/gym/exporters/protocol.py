@@ -31,6 +31,10 @@ attempts with their rewards.
 """
 
 
+SPREAD = 1e-4
+"""The smallest difference of rewards in a group that teaches anything: GRPO adds as much to the standard deviation."""
+
+
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of the rewards at one task in a collection.
 
@@ -47,11 +51,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def zero_variance(self) -> bool:
-        """Return True if all rewards are equal.
+        """Return True if the rewards differ by less than SPREAD, as 0.999999 and 1 do.
 
         Compares the range: rounding of the mean can make `std` of equal rewards differ from 0.
         """
-        return self.highest - self.lowest < 1e-8
+        return self.highest - self.lowest < SPREAD
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

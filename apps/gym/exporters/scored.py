@@ -2,24 +2,26 @@
 
 No trainer reads scored rollouts offline today; this format is for custom trainers and for analysis. Advantages are
 (reward − mean) / (std + 1e-4) of the group, as in GRPO, and reward − mean, as in Dr. GRPO; `std` is that of the
-population. A group whose rewards differ by less than 1e-8 has zero variance: its attempts teach nothing.
+population. A group whose rewards differ by less than 1e-4 has zero variance: its attempts teach nothing. A
+rollout counts once in its group, however many segments it has; `weight` is 1 divided by their number.
 
 A group is all attempts at a task with a reward, whichever rows are written. To keep every attempt, arguments are the
 original text, including malformed ones, and empty turns are kept.
 """
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean, pstdev
 
 import msgspec
 
 from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, SAMPLING_FEATURES, join_attempt, sampling_columns
 from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
-from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options, Row
+from apps.gym.exporters.protocol import SPREAD, Attempt, Feature, Format, Group, Options, Row
 from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.segments import Sampled, Segment, count_captured_replies
 
-EPSILON = 1e-4
+EPSILON = SPREAD
 
 _FIGURES: dict[str, Feature] = {
     "components": "json",
@@ -52,7 +54,6 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     whole = attempt_conversation(attempt, options, silent_turns=True, loss="marked")
     segments: Sequence[tuple[Segment | None, list[Sampled]]] = join_attempt(attempt, options)
     reward = attempt.reward
-    alone = Group(size=1, mean=reward, std=0.0, lowest=reward, highest=reward, solved=int(reward >= 1.0))
     common = {
         "prompt": whole.prompt,
         "completion": whole.completion,
@@ -61,7 +62,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         "reward_override": attempt.override,
         "stop_reason": attempt.stop_reason,
         "repeat": attempt.repeat,
-        **group_figures(reward, attempt.group or alone),
+        **group_figures(reward, attempt.group),
         **attempt_columns(attempt),
         **dict(zip(("calls", "captured_calls"), count_captured_replies(attempt.events), strict=True)),
     }
@@ -80,8 +81,23 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         }
 
 
-def group_figures(reward: float, group: Group) -> Row:
-    """Return the statistics of a group and the advantages of one of its attempts."""
+def measure_group(rewards: Sequence[float]) -> Group | None:
+    """Return the statistics of the rewards of a group, each of one rollout; None without a reward."""
+    if not rewards:
+        return None
+    return Group(
+        size=len(rewards),
+        mean=fmean(rewards),
+        std=pstdev(rewards),
+        lowest=min(rewards),
+        highest=max(rewards),
+        solved=sum(reward >= 1.0 for reward in rewards),
+    )
+
+
+def group_figures(reward: float, known: Group | None) -> Row:
+    """Return the statistics of a group and the advantages of one of its attempts. Without a group, it is alone."""
+    group = known or Group(size=1, mean=reward, std=0.0, lowest=reward, highest=reward, solved=int(reward >= 1.0))
     return {
         "group_size": group.size,
         "group_mean": group.mean,

@@ -2,7 +2,7 @@
 
 import json
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -365,6 +365,18 @@ def turn_text(message: Message) -> str:
     return f"{content}\n{calls}" if separate else content + calls
 
 
+def refuse_gaps(messages: list[Message]) -> None:
+    """Raise Dropped if a later call of a turn has a result and an earlier one has none.
+
+    For formats without call ids: the trainer would take the result for that of the earlier call.
+    """
+    for place, turn in enumerate(messages):
+        results = [one["tool_call_id"] for one in takewhile(lambda one: one["role"] == "tool", messages[place + 1 :])]
+        calls = [call.get("id") for call in turn.get("tool_calls", ())]
+        if calls and results != calls[: len(results)]:
+            raise Dropped("results_not_in_call_order")
+
+
 def prompt_text(messages: list[Message]) -> str:
     """Return the messages as text, with the opening of the model's turn."""
     return _render(messages) + "<|im_start|>assistant\n"
@@ -376,6 +388,7 @@ def completion_text(messages: list[Message]) -> str:
 
 
 def _render(messages: list[Message]) -> str:
+    refuse_gaps(messages)
     written: list[str] = []
     for is_answers, run in groupby(messages, lambda said: said["role"] == "tool"):
         if is_answers:

@@ -7,13 +7,24 @@ values are equal, whatever the spacing; 1 and 1.0 differ.
 import hashlib
 import json
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
 import orjson
 
-from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.traces.items import TEXT_SEPARATOR, Item, TaskRow, input_items, is_by_model, item_type, message
+from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.items import (
+    TEXT_SEPARATOR,
+    Item,
+    TaskRow,
+    function_calls,
+    input_items,
+    is_by_model,
+    item_type,
+    message,
+    pair_results,
+)
 from apps.gym.traces.messages import flat_text
 from apps.gym.trainability import Dropped
 
@@ -111,21 +122,35 @@ class Divergence(msgspec.Struct, frozen=True):
 def course_of(events: list[TraceUnion]) -> Course:
     numbers: dict[str, int] = {}
     steps: list[Step] = []
+    turns: list[tuple[list[Item], list[tuple[Item, str]]]] = [([], [])]
     for event in events:
         if isinstance(event, Prompt):
             # Calls of few-shot examples and of earlier turns keep their ids, which belong to the task.
             continue
         if isinstance(event, ModelCall):
             if event.items:
-                steps.append(_turn(event.items, numbers))
+                turns.append((event.items, []))
         else:
-            steps += [Step(False, _digest(_answer(item, numbers))) for item in event.new_items()]
+            tool = event.name if isinstance(event, ToolResult) else ""
+            turns[-1][1].extend((item, tool) for item in event.new_items())
+    for items, answers in turns:
+        steps += [_turn(items, numbers)] if items else []
+        steps += [Step(False, _digest(_answer(item, numbers))) for item in _in_call_order(items, answers)]
     return Course(
         prompt=prompt_fingerprint(events),
         completion=completion_fingerprint(events),
         actions=_digest([step.digest.hex() for step in steps if step.acts]),
         steps=tuple(steps),
     )
+
+
+def _in_call_order(items: list[Item], answers: list[tuple[Item, str]]) -> list[Item]:
+    """Return the answers to a turn, each with its tool, with the results in the order of the turn's calls."""
+    results = list(takewhile(lambda one: item_type(one[0]) == "function_call_output", answers))
+    calls = [(str(one.get("call_id")), str(one.get("name"))) for one in function_calls(items)]
+    paired = pair_results(calls, [(str(item.get("call_id")), tool) for item, tool in results])
+    order = sorted(range(len(results)), key=lambda one: paired.get(one, len(calls)))
+    return [answers[one][0] for one in [*order, *range(len(results), len(answers))]]
 
 
 def find_divergence(one: Course, other: Course) -> Divergence | NoDivergence:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, Literal, NoReturn, TypedDict
 
 import orjson
@@ -207,3 +208,37 @@ def encode_json(value: object) -> bytes:
 def dump_json(value: object) -> str:
     """Return JSON. Raises TypeError for lone surrogates, integers beyond 64 bits and types without a JSON form."""
     return orjson.dumps(value).decode()
+
+
+Named = tuple[str, str]
+"""A call id and the name of a tool."""
+
+
+def pair_results(calls: Sequence[Named], results: Sequence[Named]) -> dict[int, int]:
+    """Return the position of the call of each result; results of other calls are missing.
+
+    A result belongs to the first unanswered call with its id and tool, else to the first one with its id.
+    """
+    paired: dict[int, int] = {}
+    unanswered = list(range(len(calls)))
+    for by_tool in (True, False):
+        for number, (call_id, tool) in enumerate(results):
+            if number in paired:
+                continue
+            wanted = (one for one in unanswered if calls[one][0] == call_id and (not by_tool or calls[one][1] == tool))
+            if (found := next(wanted, None)) is not None:
+                paired[number] = found
+                unanswered.remove(found)
+    return paired
+
+
+def unique_ids(ids: Sequence[str]) -> list[str]:
+    """Return the call ids of one turn, with a number added to those that are empty or repeated."""
+    unique: list[str] = []
+    for place, call_id in enumerate(ids, start=1):
+        if call_id and call_id not in unique:
+            unique.append(call_id)
+            continue
+        numbered = (f"{call_id or 'call'}_{number}" for number in count(place))
+        unique.append(next(one for one in numbered if one not in ids and one not in unique))
+    return unique

@@ -11,11 +11,11 @@ because many templates accept only one, at the start.
 import json
 import math
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, Literal
 
 from apps.gym.loadable import is_loaded_exactly
-from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, TraceUnion
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
 from apps.gym.traces.items import (
     TEXT_SEPARATOR,
     Item,
@@ -24,7 +24,9 @@ from apps.gym.traces.items import (
     is_by_model,
     item_type,
     join_parts,
+    pair_results,
     refuse_constant,
+    unique_ids,
 )
 from apps.gym.traces.responses import prompt_items
 from apps.gym.trainability import Dropped
@@ -69,7 +71,7 @@ def item_messages(
     `{"type": "text", "text": …}`. Otherwise an image raises Dropped.
     """
     names: dict[str, str] = {}
-    return _join_opening_system(_item_messages(items, names, arguments, images, authors))
+    return _join_opening_system(order_results(_item_messages(items, names, arguments, images, authors)))
 
 
 def completion_messages(
@@ -94,12 +96,43 @@ def completion_messages(
                 messages.append(_assistant_message(event.items, names, arguments, silent_turns=silent_turns))
         else:
             authors = event.authors if isinstance(event, EnvironmentTurn) else ()
-            messages.extend(_item_messages(event.new_items(), names, arguments, images, authors))
+            told = _item_messages(event.new_items(), names, arguments, images, authors)
+            if isinstance(event, ToolResult) and event.name:
+                told[0]["name"] = event.name
+            messages.extend(told)
+    messages = order_results(messages)
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     if not messages and not silent_turns:
         raise Dropped("no_assistant_turn")
     return messages
+
+
+def order_results(messages: list[Message]) -> list[Message]:
+    """Return messages with the results of each turn in the order of its calls, because most templates drop the ids.
+
+    Calls of one turn with equal or empty ids get unique ids. Results of earlier turns follow, unchanged.
+    """
+    ordered: list[Message] = []
+    place = 0
+    while place < len(messages):
+        turn = messages[place]
+        place += 1
+        results = list(takewhile(lambda message: message["role"] == "tool", messages[place:]))
+        calls = turn.get("tool_calls")
+        if not calls or not results:
+            ordered.append(turn)
+            continue
+        place += len(results)
+        named = [(call["id"], call["function"]["name"]) for call in calls]
+        ids = unique_ids([call_id for call_id, _ in named])
+        paired = pair_results(named, [(result["tool_call_id"], result["name"]) for result in results])
+        ordered.append({**turn, "tool_calls": [{**call, "id": one} for call, one in zip(calls, ids, strict=True)]})
+        for number in sorted(range(len(results)), key=lambda one: paired.get(one, len(calls))):
+            call = paired.get(number)
+            own = {} if call is None else {"tool_call_id": ids[call], "name": named[call][1]}
+            ordered.append({**results[number], **own})
+    return ordered
 
 
 def offered_tools(events: list[TraceUnion], row: TaskRow) -> list[Tool]:
@@ -191,6 +224,14 @@ def _content(content: object, images: bool) -> str | list[dict[str, Any]]:
         return flat_text(content)
     assert isinstance(content, list)
     return [_training_part(part) for part in content]
+
+
+def has_images(event: TraceUnion) -> bool:
+    """Return True if the event adds an image, which token IDs alone do not hold."""
+    items = event.items_in if isinstance(event, ModelCall) else event.new_items()
+    contents = (item.get(key) for item in items for key in ("content", "output"))
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return any(isinstance(part, dict) and part.get("type") == "input_image" for part in parts)
 
 
 def _training_part(part: Any) -> dict[str, Any]:

@@ -327,6 +327,9 @@ async def run_rollout(
     except GymError as problem:
         failure = problem
     except TimeoutError:
+        if stats.verification is not None:
+            # The reward is verified; only closing the session took too long.
+            return _end(claim, stats, setting, elapsed())
         failure = TimedOut(f"The rollout reached its limit of {setting.rollout_timeout:g} s. Increase rollout_timeout.")
     except Exception as bug:
         # A bug in GymWeb or in user code must only fail this rollout, never the worker.

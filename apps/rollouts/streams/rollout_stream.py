@@ -19,13 +19,14 @@ from django.utils import timezone
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.accounts.outages import run_query
+from apps.gym.exporters.scored import group_figures, measure_group
 from apps.gym.json_lines import escape_line_ends
 from apps.gym.traces.events import AgentEnd
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.items import dump_json, input_items
-from apps.gym.traces.messages import offered_tools
+from apps.gym.traces.messages import has_images, offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
@@ -242,13 +243,36 @@ class RolloutStream:
         ids = self._groups.pop(task_id)
         rollouts = b",".join(self._read_rollout(rollout_id).rstrip() for rollout_id in ids)
         is_whole = b"true" if len(ids) == self._collection.repeats else b"false"
-        return b'{"type":"group","task":%d,"is_whole":%b,"rollouts":[%b]}\n' % (task_id, is_whole, rollouts)
+        figures = dump_json(_group_figures(ids)).encode()
+        return b'{"type":"group","task":%d,"is_whole":%b,"figures":%b,"rollouts":[%b]}\n' % (
+            task_id,
+            is_whole,
+            figures,
+            rollouts,
+        )
 
     def _read_rollout(self, rollout_id: int) -> bytes:
         rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
         fields = describe_rollout(rollout, rollout.graph(tokens=True, images=True), grammar_calls=self._grammar_calls)
         mode = self._collection.snapshot["policy_model"].get("logprob_mode", "")
         return escape_line_ends(dump_json({**fields, "logprob_mode": mode}).encode()) + b"\n"
+
+
+def _group_figures(ids: list[int]) -> dict[str, Any]:
+    """Return the statistics of a group as exports have them, and the advantages by rollout.
+
+    Each rollout with a reward counts once. Failed and masked rollouts are left out.
+    """
+    rows = Rollout.objects.filter(pk__in=ids, status=Rollout.Status.COMPLETED, masked="", reward__isnull=False)
+    rewards = {pk: float(reward) for pk, reward in rows.values_list("pk", "reward") if reward is not None}
+    group = measure_group(list(rewards.values()))
+    if group is None:
+        return {"group_size": 0, "zero_variance": True, "advantages": {}}
+    told = {pk: group_figures(reward, group) for pk, reward in rewards.items()}
+    names = ("advantage", "advantage_mean_only")
+    advantages = {str(pk): {name: figures[name] for name in names} for pk, figures in told.items()}
+    shared = {name: value for name, value in next(iter(told.values())).items() if name not in names}
+    return {**shared, "advantages": advantages}
 
 
 def _counts(collection: Collection) -> dict[str, Any]:
@@ -297,6 +321,8 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
 
 
 def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
+    if any(has_images(event) for event in graph.events):
+        return {"segments": [], "tokens_note": "image_content", "is_one_sequence": False}
     try:
         found, joined = check_graph(graph), join_graph(graph)
     except TokensUnreadable as wrong:
@@ -310,6 +336,7 @@ def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
         {
             **{name: part if name == "calls" else part.tolist() for name, part in one.segment._asdict().items()},
             "sampled": msgspec.to_builtins(one.sampled),
+            "weight": 1 / len(joined),
             **({} if graph.is_line else {"lineage": one.lineage}),
         }
         for one in joined

@@ -84,6 +84,7 @@ def test_a_line_is_exported_unchanged(format):
         found = list(made.rows(attempt, resolve_options(made, {"branches": branches})))
         plain = [{key: value for key, value in one.items() if key not in ("lineage", "weight")} for one in found]
         for one, before in zip(plain, main, strict=True):
+            before.pop("weight", None)
             assert json.dumps({**one, "segment": 0}) == json.dumps({**before, "segment": 0})
 
 
