@@ -96,8 +96,9 @@ class _TimeLimitReached(Exception):
     pass
 
 
-def preview_rows(export: Export, *, limit: int = 5, seconds: float = SECONDS) -> Preview:
-    """Return the preview of a prepared or stored export."""
+def preview_rows(export: Export, *, limit: int = 5, seconds: float | None = None) -> Preview:
+    """Return the preview of a prepared or stored export, after SECONDS or the given time."""
+    seconds = SECONDS if seconds is None else seconds
     until = time.monotonic() + seconds
     reader = RowReader(export, on_step=lambda: _check_time(until))
     stopped_after = None

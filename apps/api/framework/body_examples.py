@@ -105,6 +105,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "ExportPreviewOrderRequest": {"format": "trl_sft", "collection": 7, "options": {"reasoning": "inline"}, "limit": 2},
     "PairRuleRequest": {"collection": 7, "further": [8], "name": "sums", "mode": "all", "per_task": 4, "margin": 0.5},
     "RecheckOrderRequest": {"collection": 7},
+    "TemplateCheckRequest": {"template": "{% for one in messages %}{{ one.content }}{% endfor %}", "every_row": True},
     "PairPreviewRuleRequest": {"collection": 7, "level": "step", "max_length_ratio": 2.0, "limit": 5},
     "AskRequest": {"name": "Close calls", "limit": 40, "overlap": 2},
     "PairVerdictRequest": {"status": "rejected", "reason": "The verifier took a lucky guess for an answer."},

@@ -309,7 +309,7 @@ def _read_space_left(message: str) -> int:
 def _other_type(got: OutboundReply) -> str:
     """Return a sentence that names the content type of a reply, unless it is JSON."""
     kind = got.headers.get("Content-Type", "")
-    return "" if not kind or "json" in kind else f" Its content type is {kind[:100]}."
+    return "" if not kind or "json" in kind else f" Its content type is {cut(kind, 100)}."
 
 
 def _outcome(status: int) -> Outcome:
