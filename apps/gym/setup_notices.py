@@ -19,7 +19,7 @@ MAX_NOTICES = 120
 _CALL_MARKS = (
     *("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "<|tool_call", "<｜tool▁call", "<｜DSML｜"),
     *("<tool_calls>", "<TOOLCALL>", "<minimax:tool_call>", "<start_function_call>", "<|START_ACTION|>"),
-    *("<|action_start|>", "<invoke name=", "functools[", "to=functions."),
+    *("<|action_start|>", "<invoke name=", "functools[", "to=functions.", "<function_call>", "<tools>"),
 )
 _SUSPICIOUS = re.compile(r"\A\s*[{`]|[<\[◁]|to=functions\.|\)\s*\Z")
 """Found in every text with a mark of a call or a thought, and in every text that may be a call as a whole."""
@@ -27,7 +27,11 @@ _CALL_SPAN = 400
 """Characters after a mark of a call in which the name of the tool is expected."""
 _FENCED = re.compile(r"\A\s*```\w*\n(.*)```\s*\Z", re.DOTALL)
 _THOUGHT_MARKS = [
-    *((f"<{tag}>", f"</{tag}>") for tag in ("think", "thinking", "seed:think")),
+    *(
+        (f"<{tag}>", f"</{tag}>")
+        for tag in ("think", "thinking", "seed:think", "thought", "reasoning", "longcat_think")
+    ),
+    *(("<|begin_of_thought|>", "<|end_of_thought|>"), ("<|channel|>analysis", "<|channel|>final")),
     *(("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|START_THINKING|>", "<|END_THINKING|>")),
 ]
 _decoder = json.JSONDecoder()
@@ -138,7 +142,8 @@ class Notice(NamedTuple):
     """One kind of notice.
 
     `sign` finds it in a reply; None for kinds that only a comparison of rollouts shows. A rollout has no notice if it
-    has `called` a tool or `answered` in any reply, as `unless` says. A collection shows it from `least` rollouts on.
+    has `called` a tool or `answered` with text in any reply, as `unless` says. A collection shows it from `least`
+    rollouts on.
     """
 
     name: str
@@ -181,6 +186,7 @@ _NOTICES = (
         "A reply has more output tokens than the limit that was sent.",
         "In the request options of the policy model, rename `max_completion_tokens` to the name that it reads.",
         lambda reply: (reply.beyond_limit or 0) > 0,
+        least=2,
     ),
     Notice(
         CUT,
@@ -234,7 +240,7 @@ class SetupSigns(msgspec.Struct):
         text = assistant_text(event.items) if has_message else ""
         self.called = self.called or has_calls
         answers = has_calls or bool(text and not text.isspace())
-        self.answered = self.answered or answers
+        self.answered = self.answered or bool(text and not text.isspace())
         limit = event.sampling.get("max_output_tokens")
         is_long = isinstance(limit, int) and event.usage.get("output_tokens", 0) >= limit
         # Every reply of every rollout comes here, and most end here.

@@ -103,8 +103,10 @@ def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
 
 def _find_max_tokens(policy_model: PolicyModel) -> int:
     """Return the limit of a reply without a limit of its own: what the model can write, as far as it is known."""
-    known = (policy_model.capabilities.get(name) for name in ("max_output_tokens", "max_model_len"))
-    return min(PLAIN.max_tokens, *(one for one in known if type(one) is int and one > 0), PLAIN.max_tokens)
+    known = policy_model.capabilities
+    # The prompt needs a part of the context, too.
+    limits = (known.get("max_output_tokens"), (known.get("max_model_len") or 0) // 2)
+    return min(PLAIN.max_tokens, *(one for one in limits if type(one) is int and one > 0), PLAIN.max_tokens)
 
 
 def open_scorer(policy_model: PolicyModel, outbound: Outbound) -> Sender:

@@ -11,6 +11,8 @@ COMPARED = 2_000
 """Rollouts that are searched for equal attempts, those with the lowest ids."""
 MIN_EQUAL = 6
 """Attempts that must equal an earlier attempt at their task."""
+EQUAL_SHARE = 0.9
+"""Share of the tasks with several attempts whose attempts must be equal."""
 MIN_TOKENS = 32
 """Output tokens from which attempts count: a model that is sure writes short answers alike."""
 
@@ -24,9 +26,10 @@ def shows_common_notice(collection: Collection) -> bool:
 
 
 def find_equal_attempts(collection: Collection) -> list[int]:
-    """Return the rollouts of tasks with several attempts if the attempts at each of these tasks are equal, else none.
+    """Return the rollouts of tasks whose attempts are all equal, if these are at least EQUAL_SHARE of the tasks.
 
-    Attempts are equal if their answers, tokens, turns and calls are. Short attempts do not count.
+    Attempts are equal if their answers, tokens, turns and calls are. Short attempts do not count. A greedy server may
+    answer a task differently now and then: batches change its rounding.
     """
     if (collection.repeats < 2 and not collection.split_repeats) or collection.policy_model.is_scripted:
         return []
@@ -36,8 +39,9 @@ def find_equal_attempts(collection: Collection) -> list[int]:
         if status == Rollout.Status.COMPLETED and figures[3] >= MIN_TOKENS:
             attempts[task][pk] = tuple(figures)
     groups = [group for group in attempts.values() if len(group) > 1]
-    found = [pk for group in groups for pk in group]
-    are_equal = all(len(set(group.values())) == 1 for group in groups) and len(found) - len(groups) >= MIN_EQUAL
+    equal = [group for group in groups if len(set(group.values())) == 1]
+    found = [pk for group in equal for pk in group]
+    are_equal = len(equal) >= EQUAL_SHARE * len(groups) and len(found) - len(equal) >= MIN_EQUAL
     return found if are_equal and _is_sampled(collection, found[0]) else []
 
 

@@ -114,16 +114,18 @@ class Gate:
             del reply  # Free the reply, which may be large, before a long wait.
             pause = retry_after if retry_after is not None else min(waited, LONGEST_BACKOFF)
             self._throttled.append(sent)
-            if self._must_slow_down(pause, is_evidence=is_evidence):
+            if self._must_slow_down(sent, pause, is_evidence=is_evidence):
                 self._slow_down(retry_after, message)
             else:
                 waited += await self._wait_alone(pause, message, (PATIENCE if patience is None else patience) - waited)
 
-    def _must_slow_down(self, pause: float, *, is_evidence: bool) -> bool:
+    def _must_slow_down(self, sent: float, pause: float, *, is_evidence: bool) -> bool:
         """Take a throttle reply. Return True if all calls must slow down, False if this call may be retried alone."""
         if self.limited or pause > PATIENCE:
             return True
-        return self._evidence.shows_rate_limit(time.monotonic() + max(pause, FIRST_PAUSE), is_evidence=is_evidence)
+        return self._evidence.shows_rate_limit(
+            sent, time.monotonic(), max(pause, FIRST_PAUSE), accepted=self._accepted, is_evidence=is_evidence
+        )
 
     async def _wait_alone(self, pause: float, message: str, patience: float) -> float:
         """Wait before this call is repeated, while others go on. Return the seconds. Raises EndpointPaused."""

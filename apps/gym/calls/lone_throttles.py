@@ -11,8 +11,11 @@ MOST_THROTTLED = 1 / 2
 """Largest share of throttled calls among them at which single calls are retried alone."""
 MOST_KEPT = 400
 """Number of calls at which both counts are halved, so that an endpoint may change its behaviour."""
-MOST_LONE = 2
-"""Throttle replies in a row, without any call sent in between, that count as a rate limit."""
+MOST_LONE = 3
+"""Throttle replies in a row, without any accepted call in between, that count as a rate limit.
+
+Of calls that were sent together, only the first reply counts.
+"""
 
 
 class ThrottleEvidence:
@@ -26,25 +29,27 @@ class ThrottleEvidence:
         """Calls that start before this time are evidence."""
         self._sent = self._throttled = 0
         self._lone = 0
-        self._sent_before = 0
+        self._told_at = 0.0
+        self._accepted_before = 0
 
     def add_sent(self) -> None:
         """Count a call that is evidence."""
         self._sent += 1
         if self._sent >= MOST_KEPT:
-            self._sent, self._throttled, self._sent_before = self._sent // 2, self._throttled // 2, 0
+            self._sent, self._throttled = self._sent // 2, self._throttled // 2
 
-    def shows_rate_limit(self, until: float, *, is_evidence: bool) -> bool:
+    def shows_rate_limit(self, sent: float, now: float, pause: float, *, accepted: int, is_evidence: bool) -> bool:
         """Take a throttle reply. Return True if all calls must slow down, False if this call may be retried alone.
 
-        `until` is when the endpoint takes calls again. `is_evidence` tells whether the call is evidence.
+        The call was sent at `sent`, and the endpoint asks for a pause in seconds. `accepted` is the number of calls
+        that it has accepted so far. `is_evidence` tells whether the call is evidence.
         """
-        self.until = max(self.until, until)
+        self.until = max(self.until, now + pause)
         if is_evidence:
             self._throttled += 1
-        else:
-            self._lone = self._lone + 1 if self._sent == self._sent_before else 1
-            self._sent_before = self._sent
+        elif sent >= self._told_at:
+            self._lone = self._lone + 1 if accepted == self._accepted_before else 1
+            self._told_at, self._accepted_before = now, accepted
         if self._sent < ENOUGH:
             return self._lone >= MOST_LONE
         return self._throttled > MOST_THROTTLED * self._sent

@@ -246,6 +246,8 @@ def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
         return None, "malformed_tokens"
     choice = reply.choices[0]
     generation = choice.token_ids or as_object(choice.provider_specific_fields).get("token_ids")
+    if generation and not (isinstance(generation, list) and all(type(one) is int for one in generation)):
+        return None, "not_token_ids"
     if not generation and choice.logprobs:
         # llama.cpp and mlx-lm name each token beside its logprob.
         ids = [entry.id for entry in choice.logprobs.content or ()]

@@ -70,9 +70,12 @@ _CONTEXT_WORDS = (
     "prompt is too long",
     "exceed context limit",
 )
-# Anthropic: "198000 + 8192 > 200000"; vLLM: "8192 > 1024 - 20". The input fits, but not together with the limit.
-_LIMIT_TOO_LONG = re.compile(
-    r"(?P<input>\d+) \+ \d+ > (?P<context>\d+)|\d+ > (?P<of_vllm>\d+) - (?P<input_of_vllm>\d+)"
+# The limit is too long for the model, or for the context together with the input, which would fit.
+_LIMIT_TOO_LONG = (
+    re.compile(r"(?P<input>\d+) \+ \d+ > (?P<most>\d+)"),  # Anthropic
+    re.compile(r"max_tokens: \d+ > (?P<most>\d+)(?P<input>)"),  # Anthropic
+    re.compile(r"\d+ > (?P<most>\d+) - (?P<input>\d+)"),  # vLLM
+    re.compile(r"maximum context length is (?P<most>\d+) tokens.*?(?P<input>\d+) input tokens", re.DOTALL),  # vLLM
 )
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 _STRICT_HOSTS = ("openai.com", "openai.azure.com")
@@ -83,11 +86,14 @@ class PolicyReplyTooLarge(PolicyError):
 
 
 class _LimitTooLong(Exception):
-    """Raised if the input fits into the context, but not together with the limit of the reply. `left` is the rest."""
+    """Raised if the limit of the reply is too long for the model, or does not fit into the context with the input.
 
-    def __init__(self, left: int) -> None:
+    `left` is the longest limit that fits. `refusal` is the error of the model; None if the context is full.
+    """
+
+    def __init__(self, left: int, refusal: GymError | None) -> None:
         super().__init__(left)
-        self.left = left
+        self.left, self.refusal = left, refusal
 
 
 class HttpPolicy:
@@ -153,6 +159,8 @@ class HttpPolicy:
                     body = self._make_body(asked)
             except _LimitTooLong as error:
                 if ask.sampling.get("max_output_tokens") is not None or asked is not ask:
+                    if error.refusal:
+                        raise error.refusal from None
                     reply = Reply(items=[], finish_reason="context_length")
                     break
                 # The Messages API requires a limit, and the one that GymWeb chose was too long.
@@ -266,10 +274,13 @@ class HttpPolicy:
     def _refused(self, got: OutboundReply) -> Reply:
         """Handle an unsuccessful status: return a reply that ends the attempt, or raise an error or TryAgain."""
         message, code = explain_refusal(got.body)
-        if got.status in (400, 413, 422) and _says_context_length(message, code):
+        is_unfit = got.status in (400, 413, 422)
+        if is_unfit and self._wire == "messages" and (left := _read_space_left(message)) > 0:
             self._observe("ok")
-            if self._wire == "messages" and (left := _read_space_left(message)) > 0:
-                raise _LimitTooLong(left)
+            said = self._error(f"The policy model returned {got.status}: {message}").permanent()
+            raise _LimitTooLong(left, None if _says_context_length(message, code) else said)
+        if is_unfit and _says_context_length(message, code):
+            self._observe("ok")
             return Reply(items=[], finish_reason="context_length")
         error = self._error(f"The policy model returned {got.status}: {message or 'no message'}")
         if is_quota_exhausted(got):
@@ -299,11 +310,9 @@ class HttpPolicy:
 
 
 def _read_space_left(message: str) -> int:
-    """Return the tokens of the context that the input leaves, or 0 if the message does not tell."""
-    found = _LIMIT_TOO_LONG.search(message)
-    if found is None:
-        return 0
-    return int(found["context"] or found["of_vllm"]) - int(found["input"] or found["input_of_vllm"])
+    """Return the tokens that are left for a reply, or 0 if the message does not tell."""
+    found = next(filter(None, (pattern.search(message) for pattern in _LIMIT_TOO_LONG)), None)
+    return int(found["most"]) - int(found["input"] or 0) if found else 0
 
 
 def _other_type(got: OutboundReply) -> str:

@@ -4,12 +4,15 @@ Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAIL
 the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs
 one test rollout. Each test doubles the cooldown, up to LONGEST_COOLDOWN. A successful call closes the breaker.
 
-The rollout may be what fails, not the endpoint. So tests take turns: a collection without a test since the breaker
-opened tests first, and soon. A rollout is a suspect once the endpoint has answered others between its failures twice.
-Calls of suspects open no breaker, and their failed attempts count.
+The rollout may be what fails, not the endpoint. So error replies do not count while the endpoint answers other calls,
+and tests take turns: a collection without a test since the breaker opened need not wait after another one's test. A
+rollout is a suspect once the endpoint has answered others between its failures twice. Calls of suspects open no
+breaker, and their failed attempts count.
 """
 
 import json
+import math
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +31,8 @@ from apps.rollouts.models import Breaker
 
 FIRST_COOLDOWN = 5.0
 LONGEST_COOLDOWN = 60.0
+ANSWERED_SECONDS = 5.0
+"""Error replies do not count for so long after a successful call: the endpoint answers other calls."""
 SUSPECT_GAPS = 2
 """Gaps between failures of a rollout in which its endpoint answered others. One may be a server that shuts down."""
 MAX_FAILING = 10_000
@@ -36,6 +41,8 @@ MAX_NAMED = 5
 """Most rollouts that a breaker names."""
 _FAILURES: frozenset[Outcome] = frozenset({"refused", "server_error", "timed_out", "unreachable", "malformed"})
 """Throttled calls do not count: the endpoint is healthy."""
+_REPLIES: frozenset[Outcome] = frozenset({"server_error", "malformed"})
+"""Failures of an endpoint that answers."""
 # Raw SQL, because every claim runs it, and compiling the ORM query takes longer than running it.
 _OPEN = (
     "SELECT policy_model_id, environment_id, retry_at, cooldown, tests FROM rollouts_breaker WHERE state <> 'closed'"
@@ -62,11 +69,11 @@ class OpenBreaker(NamedTuple):
     def is_due_for(self, collection: int, now: datetime) -> bool:
         """Return True if a rollout of the collection may test the endpoint.
 
-        A collection without a test need not wait longer than FIRST_COOLDOWN after the last test: the tests of another
-        collection may fail because of its rollouts.
+        After the first test, a collection without a test need not wait: the tests of another collection may fail
+        because of its rollouts.
         """
-        early = 0.0 if collection in self.tests else self.cooldown - FIRST_COOLDOWN
-        return self.retry_at - timedelta(seconds=early) <= now
+        is_untested = bool(self.tests) and collection not in self.tests
+        return is_untested or self.retry_at <= now
 
 
 class BreakerReport(NamedTuple):
@@ -102,13 +109,15 @@ class Breakers:
         self._open: frozenset[Endpoint] = frozenset()
         self._reports: dict[Endpoint, BreakerReport] = {}
         self._answers: defaultdict[Endpoint, int] = defaultdict(int)
+        self._answered_at: dict[Endpoint, float] = {}
         self.streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)
         """Streaks by endpoint and rollout id, the latest last."""
 
     def observe(self, endpoint: Endpoint, outcome: Outcome, message: str, rollout: int | None = None) -> None:
         """Count the outcome of a call that was made for the rollout with this id."""
         if outcome in _FAILURES:
-            if self._is_of_suspect(endpoint, rollout):
+            is_suspect = self._is_of_suspect(endpoint, rollout)
+            if is_suspect or (outcome in _REPLIES and self._answers_others(endpoint)):
                 return
             failures = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
             if failures >= settings.BREAKER_FAILURES:
@@ -116,6 +125,7 @@ class Breakers:
                 self._reports[endpoint] = BreakerReport(False, failures, message, named)
         elif outcome == "ok":
             self._answers[endpoint] += 1
+            self._answered_at[endpoint] = time.monotonic()
             if rollout is not None and endpoint in self.streaks:
                 self.streaks[endpoint].pop(rollout, None)
             if self._failures:
@@ -124,6 +134,9 @@ class Breakers:
                 self._reports[endpoint] = BreakerReport(True)
             elif self._reports:
                 self._reports.pop(endpoint, None)
+
+    def _answers_others(self, endpoint: Endpoint) -> bool:
+        return time.monotonic() - self._answered_at.get(endpoint, -math.inf) < ANSWERED_SECONDS
 
     def _is_of_suspect(self, endpoint: Endpoint, rollout: int | None) -> bool:
         """Add a failed call to the streak of its rollout. Return True if the rollout is a suspect."""

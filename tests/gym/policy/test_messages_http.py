@@ -148,6 +148,11 @@ def test_a_conversation_that_outgrew_the_model_is_a_reply_that_says_so():
             "20 input tokens (8192 > 1024 - 20).",
             1004,
         ),
+        (
+            "This model's maximum context length is 1024 tokens. However, you requested 8192 output tokens and your "
+            "prompt contains at least 20 input tokens.",
+            1004,
+        ),
     ],
 )
 def test_a_limit_that_nobody_chose_is_shortened_once_to_what_the_input_leaves(text, left):
@@ -159,6 +164,17 @@ def test_a_limit_that_nobody_chose_is_shortened_once_to_what_the_input_leaves(te
     assert (len(endpoint.requests), reply.finish_reason) == (2, "context_length")
     endpoint, reply = ask(refusal, ask=Ask(items=[QUESTION], sampling={"max_output_tokens": 5000}))
     assert (len(endpoint.requests), reply.finish_reason) == (1, "context_length")
+
+
+def test_a_limit_above_that_of_the_model_is_shortened_unless_somebody_chose_it():
+    text = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for this model"
+    refusal = error(400, "invalid_request_error", text)
+    endpoint, reply = ask(refusal, (200, REPLY, {}))
+    assert [body["max_tokens"] for _, _, body in endpoint.requests] == [8192, 4096]
+    assert reply.finish_reason == "tool_calls"
+    with pytest.raises(PolicyError, match="maximum allowed number") as caught:
+        ask(refusal, ask=Ask(items=[QUESTION], sampling={"max_output_tokens": 8192}))
+    assert not caught.value.transient
 
 
 @pytest.mark.parametrize(
