@@ -128,7 +128,7 @@ def test_a_template_is_checked_from_a_file(signed_in: CommandLine) -> None:
     assert found["rows"] == found["rendered"] == export["rows"] > 0
     lost = {one["kind"]: one["rows"] for one in found["findings"]}
     assert lost == {"text_lost": export["rows"], "reasoning_lost": export["rows"]}
-    _, said = signed_in.gymweb("exports", "check-template", str(export["id"]), "--tokenizer", "/etc", code=1)
+    _, said = signed_in.gymweb("exports", "check-template", str(export["id"]), "--tokenizer", "/etc", code=2)
     assert "GYMWEB_TOKENIZERS" in said
 
 
