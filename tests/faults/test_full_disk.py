@@ -231,7 +231,8 @@ def test_a_small_file_that_unpacks_to_more_than_the_disk_waits_and_can_be_cancel
         wait_until(lambda: api.state_of(small[-1][1]["id"]) == "ready", 60, installation.tell)
         status, told = api("GET", upload)
         assert (told["state"], told["version"]) == ("queued", None)
-        assert server.said.count("waits for disk space") == 1, "it tried again without the space that it needs"
+        waited = server.said.count(f"upload {said['id']} waits for disk space")
+        assert waited == 1, "it tried again without the space that it needs"
         assert api("DELETE", upload)[0] == 204
         assert api("GET", upload)[0] == 404
         assert installation.leave(server) == [0]

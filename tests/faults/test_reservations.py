@@ -227,7 +227,7 @@ release_lease(worker_id={one})
 def test_a_claim_does_not_read_rollouts_that_have_ended(planned, connection):
     pk = planned.ids["first"]
     selected = claiming._SELECT_QUEUED.format(
-        lost=claiming._NEVER_LOST, running="", limit=4, lock="FOR UPDATE SKIP LOCKED", now="now()"
+        columns="id", lost=claiming._NEVER_LOST, running="", limit=4, lock="FOR UPDATE SKIP LOCKED", now="now()"
     )
     connection.execute("SET enable_sort = off")
     connection.execute("SET enable_seqscan = off")
