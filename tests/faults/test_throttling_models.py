@@ -104,5 +104,6 @@ def test_random_throttling_costs_only_the_throttled_calls(cluster: Installation,
     rate = (rollouts - 24) / (time.monotonic() - began)
     show(rate=round(rate, 1))
     assert_untouched(cluster, collection, rollouts)
-    assert rate >= 100
+    # On two quiet cores 135 to 290. With a closed gate it was 6 to 13.
+    assert rate >= 50
     assert cluster.leave(worker) == [0]

@@ -42,7 +42,7 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
     if options.branches not in MANY:
         (leaf,) = find_leaves(graph, options)
         rows = list(format.rows(replace(attempt, events=graph.line(leaf)), options))
-        weight = {"weight": 1 / len(rows)} if rows and "segment" in rows[0] else {}
+        weight = {"weight": _weight(len(rows))} if rows and "segment" in rows[0] else {}
         yield from ({**row, **weight} for row in rows)
         return
     found = [
@@ -57,7 +57,7 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
     for number, (leaf, row) in enumerate(found):
         lineage = graph.calls[leaf].lineage if leaf else 0
         totals: dict[str, Any] = {"segments": segments} if "segments" in row else {}
-        yield {**row, **totals, "segment": number, "lineage": lineage or 1, "weight": 1 / len(found)}
+        yield {**row, **totals, "segment": number, "lineage": lineage or 1, "weight": _weight(len(found))}
 
 
 def find_leaves(graph: TraceGraph, options: Options) -> list[int]:
@@ -80,3 +80,8 @@ def _split(graph: TraceGraph, attempt: Attempt, leaves: list[int]) -> Iterator[t
 def _has_columns(features: dict[str, Feature], options: Options) -> bool:
     """Return True if rows tell their branch: only formats with columns for their origin allow more columns."""
     return options.branches in MANY and "rollout_id" in features
+
+
+def _weight(rows: int) -> float:
+    """Return the weight of each row of a rollout, in seven decimals: the JSON reader of `datasets` rounds longer ones."""
+    return round(1 / rows, 7)
