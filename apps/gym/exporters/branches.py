@@ -83,5 +83,5 @@ def _has_columns(features: dict[str, Feature], options: Options) -> bool:
 
 
 def _weight(rows: int) -> float:
-    """Return the weight of each row of a rollout, in seven decimals: the JSON reader of `datasets` rounds longer ones."""
+    """Return the weight of each row of a rollout, in seven decimals: JSON readers may round longer ones."""
     return round(1 / rows, 7)
