@@ -264,7 +264,7 @@ class SetupSigns(msgspec.Struct):
         return " ".join(one for one in OF_ROLLOUTS if one in self._found and not refuted[NOTICES[one].unless])
 
     def _read_tools(self, event: ModelCall) -> list[str]:
-        """Return the tools that a captured call offers: it inherits those of its parent."""
+        """Return the tools that a captured call offers. Without its own, it has the tools of its parent."""
         self.prompts.append(event.items_in)
         given = None if event.tools_in is None else [str(tool.get("name", "")) for tool in event.tools_in]
         self._tools_of[event.call] = self._tools_of.get(event.parent, self.tools) if given is None else given

@@ -30,7 +30,7 @@ from apps.rollouts.models import Collection, Rollout
 
 MAX_ROLLOUTS = 256
 CHECK_SECONDS = 60.0
-"""Time limit for all sequences, because a user is waiting. The figures then cover those that were scored."""
+"""Time limit for all sequences, because a user is waiting. The figures cover the sequences scored until then."""
 _CONCURRENCY = 8
 _MAX_MESSAGE = 500
 

@@ -1,7 +1,8 @@
-"""Compare the log probabilities that a server reported while sampling with those of a second computation.
+"""Compare captured log probabilities with recomputed ones.
 
-The second one reads the same ids at once, as a trainer does. Differences come from the data type, the batch and the
-implementation, or from a wrong model. An importance ratio is exp(recomputed − captured), here of a whole sequence.
+A server reported the captured ones while it sampled. The second computation reads all ids at once, like a trainer.
+Differences come from the data type, the batch and the implementation, or from a wrong model. An importance ratio is
+exp(recomputed − captured), here of a whole sequence.
 """
 
 import math

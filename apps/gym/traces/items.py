@@ -233,7 +233,7 @@ def pair_results(calls: Sequence[Named], results: Sequence[Named]) -> dict[int, 
 
 
 def unique_ids(ids: Sequence[str]) -> list[str]:
-    """Return the call ids of one turn, with a number added to those that are empty or repeated."""
+    """Return the call ids of one turn. Empty and repeated ids get a number."""
     unique: list[str] = []
     for place, call_id in enumerate(ids, start=1):
         if call_id and call_id not in unique:

@@ -123,7 +123,7 @@ def claim_rollouts(
 
 
 def _in_turn(candidates: list[RunningCollection], tests: Mapping[int, int]) -> list[RunningCollection]:
-    """Return the candidates, with those that test an endpoint in the order of their number of tests."""
+    """Return the candidates. Among collections that test an endpoint, the one with the fewest tests goes first."""
     testing = iter(sorted((one for one in candidates if one.pk in tests), key=lambda one: tests[one.pk]))
     return [next(testing) if one.pk in tests else one for one in candidates]
 
