@@ -32,6 +32,7 @@ VARIES = {
     re.compile(r"gw_[\w-]+|\b[0-9a-f]{12}\b|(?<=/sign-in/)[\w-]+|(?<=testserver/invitations/)[\w-]+"): "KEY",
     re.compile(r"\b[0-9a-f]{32}\b"): "REQUEST",
     re.compile(r'(?<="seconds":)[\d.e-]+'): "SECONDS",
+    re.compile(r"\b[\d.]+ ms\b"): "LATENCY",
 }
 
 
