@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 ROUNDS = 3
@@ -18,23 +19,38 @@ ROUNDS = 3
 def main(checkout: str = "") -> None:
     # The verifiers of the other checkout, the pairs of this one.
     sys.path[:0] = [str(Path(checkout or HERE).resolve()), str(HERE / "tests" / "gym" / "verifiers")]
+    from choice_forms import read_forms  # type: ignore[import-not-found]
     from math_verify.parser import parse_latex_cached
     from pairs import read_pairs  # type: ignore[import-not-found]
 
     from apps.gym.errors import VerifierError
     from apps.gym.verifiers.registry import read_verifier
 
-    for kind in ("exact_match", "math", "numeric"):
-        verifier, costs = read_verifier({"type": kind}), []
-        for pair in read_pairs(kind):
-            content = [{"type": "output_text", "text": pair.reply, "annotations": []}]
+    kinds = ("exact_match", "math", "numeric", "string_match")
+    tables: dict[str, list[tuple[dict[str, Any], dict[str, Any], str]]] = {
+        kind: [({"type": kind}, {"expected_answer": pair.expected}, pair.reply) for pair in read_pairs(kind)]
+        for kind in kinds
+    }
+    tables["multiple_choice"] = [
+        (
+            {"type": "multiple_choice", "mode": form.mode},
+            {"options": form.options, "expected_answer": form.expected, "template_metadata": form.metadata},
+            form.reply,
+        )
+        for form in read_forms()
+    ]
+    for kind, table in tables.items():
+        costs = []
+        for given, row, reply in table:
+            verifier = read_verifier(given)
+            content = [{"type": "output_text", "text": reply, "annotations": []}]
             response = {"output": [{"type": "message", "role": "assistant", "content": content}]}
             took = []
             for _ in range(ROUNDS):
                 parse_latex_cached.cache_clear()
                 began = time.process_time_ns()
                 try:
-                    verifier.verify({"expected_answer": pair.expected}, response)
+                    verifier.verify(row, response)
                 except VerifierError:
                     continue
                 took.append((time.process_time_ns() - began) / 1_000)

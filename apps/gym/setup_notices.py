@@ -231,7 +231,7 @@ class SetupSigns(msgspec.Struct):
     _tools_of: dict[int, list[str]] = {}
 
     def add(self, event: ModelCall) -> None:
-        tools = self._read_tools(event) if event.call else self.tools
+        tools = self._read_tools(event)
         has_calls = has_message = False
         for item in event.items:
             kind = item.get("type")
@@ -264,8 +264,11 @@ class SetupSigns(msgspec.Struct):
         return " ".join(one for one in OF_ROLLOUTS if one in self._found and not refuted[NOTICES[one].unless])
 
     def _read_tools(self, event: ModelCall) -> list[str]:
-        """Return the tools that a captured call offers. Without its own, it has the tools of its parent."""
-        self.prompts.append(event.items_in)
+        """Return the tools that a call offers. Without its own, it has the parent's tools, in a line the last ones."""
+        if event.call:
+            self.prompts.append(event.items_in)
+        elif event.tools_in is None:
+            return self._tools_of.get(0, self.tools)
         given = None if event.tools_in is None else [str(tool.get("name", "")) for tool in event.tools_in]
         self._tools_of[event.call] = self._tools_of.get(event.parent, self.tools) if given is None else given
         return self._tools_of[event.call]

@@ -124,6 +124,11 @@ REASONS: dict[str, Reason] = {
             "injected",
         ),
         ("nothing_to_train_on", "with nothing to train on", "The format makes no row of it."),
+        (
+            "tools_changed",
+            "whose tools changed midway",
+            "A tool was removed or redefined between two calls. A row has only one list of tools.",
+        ),
         ("tool_not_function", "with a tool that is no function", "The format only holds function tools."),
         ("orphan_tool_output", "with an output of no call", "A tool output belongs to no call."),
         (

@@ -165,6 +165,20 @@ def test_a_step_has_its_figures_its_request_and_its_response():
     assert client.get(address("step", rollout, 99)).status_code == 404
 
 
+def test_a_step_has_the_tools_of_its_call():
+    one, two = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("one", "two")]
+    model = make_policy_model(provider="compatible", wire="chat", base_url="https://m.example/v1", model_name="m-1")
+    trace = make_trace()
+    trace[0].tools = [one]
+    trace[4].tools_in = [one, two]
+    rollout = make_rollout(make_collection(policy_model=model), trace=trace)
+    client = signed_in(Role.VIEWER)
+    for seq, names in ((2, ["one"]), (4, ["one", "two"])):
+        request = json.loads(client.get(address("text", rollout, seq, "request")).text)
+        assert [tool["function"]["name"] for tool in request["tools"]] == names
+    assert json.loads(client.get(address("text", rollout, 4, "changed-tools")).text) == [one, two]
+
+
 @pytest.mark.parametrize("seq", range(8))
 def test_every_kind_of_step_has_a_page(seq):
     trace = [

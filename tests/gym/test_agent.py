@@ -11,6 +11,8 @@ from apps.gym.resources.protocol import Session, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import ModelCall, conversation
 from apps.gym.traces.items import message
+from apps.gym.traces.messages import offered_tools
+from apps.gym.trainability import Dropped
 from apps.gym.wires.protocol import Reply
 
 ROW = {"responses_create_params": {"input": "What is 2 + 2?"}, "expected_answer": "4"}
@@ -126,6 +128,50 @@ def test_tools_are_offered_as_declared_or_never_strict(strict_tools, strict):
     assert [tool["strict"] for tool in ask.tools if "strict" in tool] == strict
     assert ask.strict is (strict_tools == "declared")
     assert events[0].tools == ask.tools
+
+
+def test_a_schema_that_changes_midway_is_offered_and_recorded():
+    old = {"type": "function", "name": "add", "parameters": {"type": "object"}}
+    new = {**old, "parameters": {"type": "object", "required": ["a", "b"]}}
+
+    class Changing(Adder):
+        tools = [old]
+
+        async def list_tools(self):
+            return self.tools
+
+        async def call_tool(self, name, arguments):
+            self.tools[:] = [new]
+            return await super().call_tool(name, arguments)
+
+    offered = []
+
+    class Asked(Replay):
+        async def ask(self, ask):
+            offered.append(ask.tools)
+            return await super().ask(ask)
+
+    environment = Changing()
+    events = attempt(Asked(turn(call()), turn(call(call_id="c2")), turn(says("4"))), environment)
+    assert offered == [[old], [new], [new]]
+    assert offered[1] is offered[2]
+    assert events[0].tools == [old]
+    assert [event.tools_in for event in events if isinstance(event, ModelCall)] == [None, [new], None]
+    assert environment.verified["tools"] == [new]
+    with pytest.raises(Dropped, match="tools_changed"):
+        offered_tools(events, ROW)
+
+
+def test_a_task_with_tools_keeps_them():
+    class Growing(Adder):
+        async def list_tools(self):
+            return [{"type": "function", "name": f"add_{id(object())}"}]
+
+    own = [{"type": "function", "name": "add", "parameters": {"type": "object"}}]
+    row = {"responses_create_params": {"input": "What is 2 + 2?", "tools": own}}
+    events = attempt(Replay(turn(call()), turn(says("4"))), Growing(), row=row)
+    assert events[0].tools == own
+    assert [event.tools_in for event in events if isinstance(event, ModelCall)] == [None, None]
 
 
 def test_a_call_with_a_grammar_is_marked():

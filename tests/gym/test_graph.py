@@ -114,6 +114,28 @@ def test_tools_of_the_session_are_the_offered_ones():
     assert graph.tools(2) == own
 
 
+def test_a_line_has_the_tools_of_each_call():
+    recorder = Recorder()
+    read, write = {**TOOL, "name": "read"}, {**TOOL, "name": "write"}
+    recorder.call([SYSTEM, TASK], [said("a")], tools=[read])
+    recorder.call([SYSTEM, TASK, said("a"), TASK], [said("b")], tools=[read, write])
+    recorder.call([SYSTEM, TASK, said("a"), TASK, said("b"), TASK], [said("c")], tools=[read, write])
+    line = TraceGraph(recorder.events).main
+    assert line[0] == SessionOpened(environment="files", tools=[read])
+    assert [event.tools_in for event in line if isinstance(event, ModelCall)] == [None, [read, write], None]
+    assert TraceGraph(line).tools(3) == [read, write]
+
+
+def test_a_cut_call_leaves_the_tools_of_the_call_that_cut_it():
+    read, write = {**TOOL, "name": "read"}, {**TOOL, "name": "write"}
+    opened = SessionOpened(environment="files", tools=[read])
+    first = ModelCall(seen=1, items=[said("a")], call=1, lineage=1, items_in=[TASK])
+    more = ModelCall(seen=3, items=[said("b")], call=2, parent=1, kept=2, lineage=1, items_in=[TASK], tools_in=[write])
+    rewound = ModelCall(seen=3, items=[said("c")], call=3, parent=2, kept=2, lineage=1, items_in=[SYSTEM])
+    line = TraceGraph([opened, first, more, rewound]).line(3)
+    assert [event.tools_in for event in line if isinstance(event, ModelCall)] == [None, [write]]
+
+
 def interleaved(turns=3):
     """Record a main agent and a subagent whose calls alternate."""
     recorder = Recorder(with_tokens=True)

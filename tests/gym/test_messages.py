@@ -3,7 +3,7 @@
 import pytest
 
 from apps.gym.traces.chat_turns import chat_messages
-from apps.gym.traces.events import EnvironmentTurn, SessionOpened, ToolResult
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, SessionOpened, ToolResult
 from apps.gym.traces.items import message, text_of
 from apps.gym.traces.messages import (
     completion_messages,
@@ -268,3 +268,15 @@ def test_the_tools_come_from_the_session_or_the_task():
     assert offered_tools([SessionOpened(environment="e", tools=[WEATHER_TOOL])], task) == [WEATHER_TOOL]
     assert offered_tools([SessionOpened(environment="e")], task) == [{"name": "own"}]
     assert offered_tools([], row()) == []
+
+
+def test_a_row_has_the_tools_of_the_last_call_if_they_include_all_earlier_ones():
+    other, redefined = {**WEATHER_TOOL, "name": "sun"}, {**WEATHER_TOOL, "description": "Another."}
+    session = SessionOpened(environment="e", tools=[WEATHER_TOOL])
+    grown = ModelCall(seen=1, items=[], tools_in=[other, WEATHER_TOOL])
+    same = ModelCall(seen=2, items=[])
+    assert offered_tools([session, grown, same], row()) == [other, WEATHER_TOOL]
+    for tools in ([], [other], [redefined]):
+        with pytest.raises(Dropped) as why:
+            offered_tools([session, same, ModelCall(seen=3, items=[], tools_in=tools)], row())
+        assert why.value.reason == "tools_changed"

@@ -167,6 +167,13 @@ def test_a_tool_call_in_the_text_is_found(text):
     assert signs_of(ModelCall(seen=1, items=[call], finish_reason="tool_calls"), said(text)) == ""
 
 
+def test_a_text_call_names_a_tool_of_its_call():
+    text = TEXT_CALLS[next(iter(TEXT_CALLS))]
+    given, none = [{"type": "function", "name": "calculator"}], []
+    assert signs_of(said("Hm.", tools_in=given), said(text), tools=()) == "text_calls"
+    assert signs_of(said("Hm.", tools_in=none), said(text)) == ""
+
+
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS)
 def test_text_about_tool_calls_is_no_call(text):
     assert signs_of(said(text)) == ""

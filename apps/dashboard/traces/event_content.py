@@ -59,6 +59,8 @@ def read_content(
             blocks = _blocks(seq, index, event.items, place.reply if place else pairing)
             if place and not place.repeats_request:
                 blocks = (*_request_blocks(seq, index, event.items_in, place), *blocks)
+            if event.tools_in is not None:
+                blocks = (*blocks, _fold("changed tools", event.tools_in, seq))
             if event.sampling:
                 blocks = (*blocks, _fold("sampling", event.sampling, seq))
             return "Model call", tuple(_call_facts(event, tokens)), blocks

@@ -9,7 +9,7 @@ from apps.dashboard.traces.card_parts import find_body
 from apps.dashboard.traces.cards import Card
 from apps.dashboard.traces.trace_reading import events_of, read_graph, read_turn
 from apps.gym.errors import GymError
-from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
+from apps.gym.traces.events import JudgeCall, ModelCall, TraceUnion, conversation, tool_offers
 from apps.gym.traces.items import Item, Tool
 from apps.gym.wires.protocol import Ask
 from apps.policies.models import PolicyModel
@@ -17,7 +17,7 @@ from apps.policies.policy_clients import rebuild_request
 from apps.rollouts.models import Rollout
 
 _COUNTED = {"tokens in", "tokens out", "reasoning tokens", "cached", "cache writes"}
-_TEXT_EVENTS = ("prompt", "model_call", "tool_result", "environment_turn")
+_LINE_EVENTS = ("session", "prompt", "model_call", "tool_result", "environment_turn")
 
 
 Figure = tuple[str, float | str, str]
@@ -60,7 +60,7 @@ def _exchange(rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None
     if not isinstance(event, ModelCall):
         return {}
     items, tools = (
-        _captured_request(rollout, attempt, seq) if event.call else _conversation(rollout, attempt, seq, event.seen)
+        _captured_request(rollout, attempt, seq) if event.call else _conversation(rollout, attempt, seq, event)
     )
     ask = Ask(items=items, tools=tools, sampling=event.sampling)
     path, problem = "", ""
@@ -85,19 +85,12 @@ def _response_body(event: ModelCall) -> dict[str, Any]:
     }
 
 
-def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[list[Item], list[Tool]]:
-    """Return the first `seen` items of the conversation, and the tools of the session."""
-    events = events_of(rollout, attempt).filter(seq__lt=seq)
-    items: list[Item] = []
-    for _, payload in read_by_key(
-        events.filter(kind__in=_TEXT_EVENTS).values_list("seq", "payload"), by="seq", size=200
-    ):
-        event = decode(payload)
-        if event is not None:
-            items += event.new_items()
-    session = events.filter(kind="session").order_by("-seq").values_list("payload", flat=True).first()
-    opened = decode(session) if session else None
-    return items[:seen], opened.tools if isinstance(opened, SessionOpened) else []
+def _conversation(rollout: Rollout, attempt: int, seq: int, call: ModelCall) -> tuple[list[Item], list[Tool]]:
+    """Return the items of the conversation that a call of a linear trace got, and the tools that it was offered."""
+    rows = events_of(rollout, attempt).filter(seq__lt=seq, kind__in=_LINE_EVENTS).values_list("seq", "payload")
+    read = (decode(payload) for _, payload in read_by_key(rows, by="seq", size=200))
+    events = [event for event in read if event is not None]
+    return conversation(events)[: call.seen], (tool_offers([*events, call]) or [[]])[-1]
 
 
 def _captured_request(rollout: Rollout, attempt: int, seq: int) -> tuple[list[Item], list[Tool]]:

@@ -137,7 +137,7 @@ class CaptureServer:
                 raise CallRefused(404, f"There is no {request.method} /{tail} here.", "not_found")
             body = await request.read()
             if tail == MCP:
-                status, answer = await answer_mcp(body, attempt.tools, attempt.call_tool)
+                status, answer = await answer_mcp(body, attempt.list_tools, attempt.call_tool)
                 return _json(answer, status) if answer is not None else web.Response(status=status)
             return await self._answer(request, attempt, wire, body)
         except web.HTTPRequestEntityTooLarge:

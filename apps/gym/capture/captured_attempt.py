@@ -130,8 +130,7 @@ class CapturedAttempt(SessionDriver):
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         self._session = session
         self._lease = AgentLease(self._lease_seconds, self._context)
-        offered = await session.list_tools()
-        self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
+        await self.list_tools()
         self.sampling = resolve_sampling(self.row, self.harness, self.seed)
         self._finder = ParentFinder(self.tools)
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=self.elapsed())
@@ -281,6 +280,13 @@ class CapturedAttempt(SessionDriver):
             )
         if len(self._running) >= MAX_IN_FLIGHT:
             raise CallRefused(429, f"At most {MAX_IN_FLIGHT} calls of an attempt run at a time.", "too_many_calls")
+
+    async def list_tools(self) -> list[Tool]:
+        """Return the current tools of the environment, or the task's own. Raises the errors of the environment."""
+        if self._session is not None:
+            offered = list(await self._session.list_tools())
+            self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
+        return self.tools
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool of the environment. Raises CallRefused and the errors of the environment."""

@@ -14,6 +14,7 @@ from apps.gym.traces.events import ToolResult
 from apps.gym.traces.items import Item, Tool, call_arguments, function_calls
 
 Message = dict[str, Any]
+ListTools = Callable[[], Awaitable[list[Tool]]]
 CallTool = Callable[[str, dict[str, Any]], Awaitable[ToolResult]]
 
 PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -47,7 +48,7 @@ class PendingCalls:
         return f"mcp_{self._unmatched}"
 
 
-async def answer_mcp(body: bytes, tools: list[Tool], call_tool: CallTool) -> tuple[int, Message | None]:
+async def answer_mcp(body: bytes, list_tools: ListTools, call_tool: CallTool) -> tuple[int, Message | None]:
     """Return status and answer of one request or notification."""
     try:
         message = orjson.loads(body)
@@ -59,10 +60,10 @@ async def answer_mcp(body: bytes, tools: list[Tool], call_tool: CallTool) -> tup
     if "id" not in message:
         return 202, None
     params = message.get("params") if isinstance(message.get("params"), dict) else {}
-    return 200, await _answer(message["id"], message["method"], params or {}, tools, call_tool)
+    return 200, await _answer(message["id"], message["method"], params or {}, list_tools, call_tool)
 
 
-async def _answer(number: Any, method: str, params: Message, tools: list[Tool], call_tool: CallTool) -> Message:
+async def _answer(number: Any, method: str, params: Message, list_tools: ListTools, call_tool: CallTool) -> Message:
     if method == "initialize":
         asked = params.get("protocolVersion")
         result: Message = {
@@ -73,7 +74,7 @@ async def _answer(number: Any, method: str, params: Message, tools: list[Tool], 
     elif method == "ping":
         result = {}
     elif method == "tools/list":
-        result = {"tools": [_describe(tool) for tool in tools]}
+        result = {"tools": [_describe(tool) for tool in await list_tools()]}
     elif method == "tools/call":
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):

@@ -147,9 +147,7 @@ class Attempt(SessionDriver):
         """Yield every event in order; see AttemptDriver."""
         session = await self._open_session()
         try:
-            offered = await session.list_tools()
-            self.tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
-            self._tool_names = [str(tool.get("name", "")) for tool in self.tools]
+            await self._read_tools(session)
             stepped = session if isinstance(session, SteppedSession) else None
             opened = self.elapsed()
             yield self._note(
@@ -158,7 +156,9 @@ class Attempt(SessionDriver):
             yield self._note(Prompt(items=self._initial_items(session), at=self.elapsed()))
             stop_reason: StopReason | None = None
             steps = empty_replies = tokens = 0
-            while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
+            while (stop_reason := stop_reason or self._reached_limit(steps, tokens)) is None:
+                if steps:
+                    await self._read_tools(session)
                 # Each empty reply since the last tool call changes the seed, to get another reply.
                 began, sampling = self.elapsed(), reseed(self.sampling, empty_replies + 1)
                 reply = self._model_call(await self._ask(sampling), began=began, sampling=sampling)
@@ -184,8 +184,6 @@ class Attempt(SessionDriver):
                         yield self._note(event)
                     stop_reason = self._ending
                 del reply, calls  # thousands of attempts wait for replies at the same time
-                if stop_reason is None and steps >= self.harness.max_steps:
-                    stop_reason = "max_steps"
             response = assemble_unprefixed_response(self._parts, self.row, self._tool_names, stop_reason)
             for verdict in await self._verify(session, response, stop_reason):
                 yield self._note(verdict)
@@ -197,6 +195,15 @@ class Attempt(SessionDriver):
         self.conversation += self._parts.add(event)
         return event
 
+    async def _read_tools(self, session: Session) -> None:
+        """Offer the current tools to the next model call. A task's own tools never change."""
+        offered = list(await session.list_tools())
+        tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
+        if tools != self.tools:
+            self.tools = tools
+            # A reply or a verifier may name a tool that is no longer offered.
+            self._tool_names += [str(tool.get("name", "")) for tool in tools]
+
     def _initial_items(self, session: Session) -> list[Item]:
         """Return the prompt and the environment's first messages.
 
@@ -207,7 +214,9 @@ class Attempt(SessionDriver):
             raise EnvironmentFault(problem).permanent()
         return [*compose_prompt(self.row, self.harness), *session.opening]
 
-    def _reached_limit(self, tokens: int) -> StopReason | None:
+    def _reached_limit(self, steps: int, tokens: int) -> StopReason | None:
+        if steps >= self.harness.max_steps:
+            return "max_steps"
         if self.elapsed() > self.harness.time_limit:
             return "time_limit"
         return "token_limit" if tokens >= self.harness.token_limit else None
@@ -230,6 +239,7 @@ class Attempt(SessionDriver):
             seen=len(self.conversation),
             sampling=sampling if reply.sampling is None else reply.sampling,
             tokens=self._pack_tokens(reply),
+            tools_in=None if self.tools is self._parts.tools else self.tools,
             at=began,
             duration=self.elapsed() - began,
         )

@@ -12,9 +12,8 @@ from apps.gym.resources.protocol import (
     Session,
     SteppedSession,
 )
-from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification, tool_offers
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
-from apps.gym.traces.messages import offered_tools
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
 
 
@@ -49,7 +48,8 @@ async def verify_again(
             session = await server.seed_session(row, seed=seed)
             sessions.append(session)
             try:
-                names = frozenset(str(tool.get("name", "")) for tool in offered_tools(events, row))
+                offers = [row["responses_create_params"].get("tools") or [], *tool_offers(events)]
+                names = frozenset(str(tool.get("name", "")) for tools in offers for tool in tools)
                 if replay:
                     await _replay(session, events, row, names)
                 reward = await session.verify(assemble_unprefixed_response(events, row, names, stop_reason))

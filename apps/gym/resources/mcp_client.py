@@ -229,15 +229,21 @@ class McpConnection:
     async def list_tools(self) -> list[Tool]:
         """Return the tools, with names that are valid for all model endpoints. Raises EnvironmentFault or TimedOut.
 
-        Listed again, a tool keeps its name. A tool that is listed twice counts once, because some servers send the same
-        page again and again.
+        Servers are asked before each model call: some change their tools without declaring it, and over HTTP their
+        notifications do not arrive. Listed again, a tool keeps its name. A tool that is listed twice counts once,
+        because some servers send the same page again and again.
         """
+        from mcp.shared.exceptions import MCPError
+
         tools: dict[str, Tool] = {}
         names = dict(self._names or {})
         before = {known: name for name, known in names.items()}
         cursors: list[str | None] = [None]
         while len(cursors) <= _MAX_PAGES:
-            page = await self._ask(methodcaller("list_tools", cursor=cursors[-1]))
+            try:
+                page = await self._ask(methodcaller("list_tools", cursor=cursors[-1]))
+            except MCPError as error:
+                raise self._fault(error) from error
             for tool in page.tools:
                 if tool.name in tools:
                     continue

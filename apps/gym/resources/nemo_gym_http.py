@@ -81,6 +81,8 @@ class HttpSession(CallerSession):
 
         If the server exposes its tools over MCP, they are listed and called there.
         """
+        if self._mcp is not None:
+            return await self._mcp.list_tools()
         if self._tools is None:
             if isinstance(self._row["responses_create_params"].get("tools"), list):
                 self._tools = []

@@ -92,7 +92,10 @@ class Session:
     """The environment's first messages, placed after the prompt of the task."""
 
     async def list_tools(self) -> list[Tool]:
-        """Return the tools of this session. The list is empty if only the task row declares tools."""
+        """Return the current tools of this session. The list is empty if only the task row declares tools.
+
+        Called before each model call, because an environment may add, change or remove tools.
+        """
         return []
 
     def read_arguments(self, given: object) -> Any:

@@ -105,7 +105,8 @@ class ServedAgent(Served):
         except TimeoutError:
             raise TimedOut(f"{self.name}: the attempt took longer than {self._seconds:g} s") from None
         events = restore_tokens(events)
-        params = materialised_params(events, row)
+        # The request has the tools of the first call. Later calls may have others.
+        params = materialised_params(events[:3], row)
         stop_reason = next(event.stop_reason for event in reversed(events) if isinstance(event, Verification))
         response = assemble_response(events, {**row, "responses_create_params": params}, stop_reason=stop_reason)
         return events, params, {**response, "created_at": time.time()}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion, tool_offers
 from apps.gym.traces.items import (
     TEXT_SEPARATOR,
     Item,
@@ -33,10 +33,9 @@ _RANDOM_KEYS = {"id", "status", "call_id"}
 
 
 def prompt_fingerprint(events: list[TraceUnion]) -> str:
-    """Return the fingerprint of the prompt's items and the offered tools."""
+    """Return the fingerprint of the prompt's items and the tools of the last call."""
     prompt = [event.items for event in events if isinstance(event, Prompt)]
-    tools = [event.tools for event in events if isinstance(event, SessionOpened)]
-    return _fingerprint([prompt, tools])
+    return _fingerprint([prompt, tool_offers(events)[-1:]])
 
 
 def completion_fingerprint(events: list[TraceUnion]) -> str:

@@ -5,6 +5,7 @@ events; a model call stores only its number of input items (`seen`). In a captur
 call names its parent and stores the items that its request adds. apps.gym.traces.graph reads both.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -60,14 +61,14 @@ class ModelCall(Event, tag="model_call"):
     `tokens` holds token IDs and logprobs, packed by apps.gym.traces.tokens and stored next to the payload.
     `tokens_note` is the reason for missing tokens. `server_finish_reason` keeps a finish reason that the wire format
     does not define. `grammar` is True if the server may have constrained the reply by a grammar
-    (apps.gym.wires.grammars).
+    (apps.gym.wires.grammars). `tools_in` are the offered tools, if they differ from the tools of the parent. In a
+    linear trace, the parent is the previous call. For a first call it is the session.
 
     Only captured calls set `call` and the fields below it; in traces of the built-in loop, `call` is 0.
 
     - `call`: the calls of an attempt are numbered from 1, in order of arrival.
     - `parent`: the call that this one continues, 0 for a root. `ambiguous` is True if there were other candidates.
     - `kept`, `items_in`: the request is the first `kept` items of the parent's request and reply, then `items_in`.
-    - `tools_in`: the offered tools, if they differ from those of the parent (of a root: of the session).
     - `lineage`: number of the conversation that the call continues.
     - `root_reason`: why a root has no parent. `spawned_by`: the call whose tool call started a subagent, 0 if unknown.
     - `retry_of`: the first call with the same request.
@@ -96,11 +97,11 @@ class ModelCall(Event, tag="model_call"):
     tokens_note: str = ""
     tokens: bytes | None = None
     grammar: bool = False
+    tools_in: list[Tool] | None = None
     call: int = 0
     parent: int = 0
     kept: int = 0
     items_in: list[Item] = []
-    tools_in: list[Tool] | None = None
     lineage: int = 0
     root_reason: RootReason = ""
     spawned_by: int = 0
@@ -294,6 +295,18 @@ def event_tokens(event: TraceUnion) -> bytes | None:
 def event_kind(event: TraceUnion) -> str:
     """Return the tag of the event, for example `model_call`."""
     return _KINDS[type(event)]
+
+
+def tool_offers(events: Iterable[TraceUnion]) -> list[list[Tool]]:
+    """Return the offered tools of a linear trace: the session's list, then each list that replaced the one before.
+
+    The last list has the tools of the last call.
+    """
+    given = (
+        event.tools if isinstance(event, SessionOpened) else event.tools_in if isinstance(event, ModelCall) else None
+        for event in events
+    )
+    return [tools for tools in given if tools is not None]
 
 
 def conversation(events: list[TraceUnion]) -> list[Item]:

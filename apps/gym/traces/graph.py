@@ -39,7 +39,6 @@ _GRAPH_DEFAULTS: dict[str, Any] = {
     "parent": 0,
     "kept": 0,
     "items_in": [],
-    "tools_in": None,
     "lineage": 0,
     "root_reason": "",
     "spawned_by": 0,
@@ -247,7 +246,7 @@ class TraceGraph:
         return next((event.tools for event in self.events if isinstance(event, SessionOpened)), [])
 
     def _opened(self, event: SessionOpened, leaf: int) -> SessionOpened:
-        tools = self.tools(leaf) if leaf else event.tools
+        tools = self.tools(self.path(leaf)[0]) if leaf else event.tools
         return event if tools == event.tools else replace(event, tools=tools)
 
     def _conversation(self, leaf: int) -> list[Numbered]:
@@ -287,6 +286,8 @@ class _Line:
         self._tokens = tokens
         self._names: dict[str, str] = {}
         self._with_tokens = [0]  # numbers of the calls with tokens so far; 0 stands for none
+        self._tools: list[Tool] | None = None  # of the latest call; None: the root's tools
+        self._noted: list[list[Tool] | None] = [None]  # tools of each call so far
 
     def add(self, number: int, seq: int, call: ModelCall, *, is_root: bool) -> None:
         """Append a call, after the events that its request adds."""
@@ -302,7 +303,10 @@ class _Line:
         if call.tokens is not None:
             packed = self._tokens.in_line(number, self._with_tokens[-1])
             self._with_tokens.append(number)
-        self._append(seq, replace(call, **_GRAPH_DEFAULTS, tokens=packed))
+        self._tools = self._tools if is_root or call.tools_in is None else call.tools_in
+        changed = None if self._tools is self._noted[-1] else self._tools
+        self._noted.append(self._tools)
+        self._append(seq, replace(call, **_GRAPH_DEFAULTS, tokens=packed, tools_in=changed))
 
     def _append(self, seq: int, event: TraceUnion) -> None:
         items = event.new_items()
@@ -322,8 +326,10 @@ class _Line:
                 if not isinstance(event, ModelCall):
                     event = replace(event, authors=event.authors[: len(left)])
                 self._append(seq, replace(event, items=left))
-            elif isinstance(event, ModelCall) and event.tokens is not None:
-                self._with_tokens.pop()
+            elif isinstance(event, ModelCall):
+                self._noted.pop()
+                if event.tokens is not None:
+                    self._with_tokens.pop()
 
     def _authors_of(self, items: list[Item], call: int) -> list[str]:
         return list[str](self._authors.of(items, call)) if any(map(is_by_model, items)) else []

@@ -15,7 +15,7 @@ from itertools import groupby, takewhile
 from typing import Any, Literal
 
 from apps.gym.loadable import is_loaded_exactly
-from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult, TraceUnion, tool_offers
 from apps.gym.traces.items import (
     TEXT_SEPARATOR,
     Item,
@@ -136,9 +136,14 @@ def order_results(messages: list[Message]) -> list[Message]:
 
 
 def offered_tools(events: list[TraceUnion], row: TaskRow) -> list[Tool]:
-    """Return the flat tools offered to the model: the session's tools, or the task's if the session has none."""
-    session = next((event for event in events if isinstance(event, SessionOpened)), None)
-    return (session.tools if session else []) or row["responses_create_params"].get("tools") or []
+    """Return the flat tools of the last call, or the task's if no call was offered any.
+
+    Raises Dropped if they lack a tool of an earlier call or define it differently: a row has only one list of tools.
+    """
+    *earlier, tools = tool_offers(events) or [[]]
+    if any(tool not in tools for before in earlier for tool in before):
+        raise Dropped("tools_changed")
+    return tools or row["responses_create_params"].get("tools") or []
 
 
 def nested_tools(tools: list[Tool]) -> list[dict[str, Any]]:

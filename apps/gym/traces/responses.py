@@ -209,6 +209,7 @@ class ResponseParts(msgspec.Struct):
         match event:
             case ModelCall():
                 self.model, self.response_id = event.model, event.response_id
+                self.tools = self.tools if event.tools_in is None else event.tools_in
                 counts: Any = event.usage
                 for name in counts:
                     self.usage[name] += counts[name]

@@ -86,7 +86,8 @@ def _anonymous(event: TraceUnion, calls: dict[str, str]) -> TraceUnion | None:
         case SessionOpened():
             return SessionOpened(environment=event.environment, tools=event.tools)
         case ModelCall():
-            return ModelCall(seen=event.seen, items=_items(event.items, calls), finish_reason=event.finish_reason)
+            items, reason = _items(event.items, calls), event.finish_reason
+            return ModelCall(seen=event.seen, items=items, finish_reason=reason, tools_in=event.tools_in)
         case Prompt() | EnvironmentTurn():
             return replace(event, items=_items(event.items, calls), authors=[], at=0.0, duration=0.0)
         case ToolResult():

@@ -9,6 +9,7 @@ import os
 import sys
 
 from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 lab = MCPServer("lab", log_level="CRITICAL")
@@ -97,6 +98,25 @@ async def grow(context: Context) -> str:
     lab.add_tool(lambda: "another", name="look_up_word")
     await context.session.send_tool_list_changed()
     return "there are more tools now"
+
+
+@lab.tool()
+def shrink() -> str:
+    """Remove a tool without announcing it."""
+    lab.remove_tool("take_marble")
+    return "no more marbles"
+
+
+@lab.tool()
+def hide() -> str:
+    """Refuse to list the tools."""
+
+    async def refuse(context, params):
+        raise MCPError(-32603, "the list is lost")
+
+    server = lab._lowlevel_server
+    server.add_request_handler("tools/list", server.get_request_handler("tools/list").params_type, refuse)
+    return "hidden"
 
 
 def repeat_pages():

@@ -14,20 +14,23 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command, usual_name
 from apps.gym.resources.own_verifier import UnverifiedServer
 from apps.gym.resources.protocol import ToolOutput
-from apps.gym.traces.events import ToolResult
+from apps.gym.traces.events import ModelCall, ToolResult
+from apps.gym.traces.graph import TraceGraph
 from tests.deadlines import wait_until
 from tests.images import png_url
 from tests.nemo_gym.attempts import attempt
-from tests.nemo_gym.solving import call, says
+from tests.nemo_gym.solving import Solver, call, says
 from tests.walk.processes import process
 
 LAB = Path(__file__).with_name("mcp_lab.py")
 ROW = {"responses_create_params": {"input": "What is 2 + 3?"}}
 TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout", "draw", "process", "grow"]
+TOOLS += ["shrink", "hide"]
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +238,54 @@ def test_the_loop_drives_it(way):
     assert (trace[-1].reward, trace[-1].stop_reason) == (None, "answered")
 
 
+def drive(way, *calls):
+    """Return the trace of an attempt that makes these calls one after another, and the tool names of each ask."""
+    asked = []
+
+    class Asked(Solver):
+        async def ask(self, ask):
+            asked.append([tool["name"] for tool in ask.tools])
+            return await super().ask(ask)
+
+    def moves(row, said, prompt):
+        done = sum(item["type"] == "function_call_output" for item in said)
+        return [call(calls[done], {}, done)] if done < len(calls) else [says("Done.")]
+
+    async def run(server):
+        driver = Attempt(
+            row=ROW,
+            server=UnverifiedServer(server),
+            policy=Asked(ROW, moves),
+            harness=Harness(),
+            seed=1,
+            elapsed=lambda: 0.0,
+        )
+        return [event async for event in driver.events()]
+
+    return with_server(run, **way), asked
+
+
+def test_each_model_call_is_offered_the_tools_of_its_time(own_way):
+    trace, asked = drive(own_way, "process", "grow", "grown_later", "shrink", "take_marble")
+    grown = [*TOOLS, *BROKEN, "grown_later", "look_up_word_2"]
+    left = [name for name in grown if name != "take_marble"]
+    assert asked == [TOOLS, TOOLS, grown, grown, left, left]
+    calls = [event for event in trace if isinstance(event, ModelCall)]
+    recorded = [event.tools_in and [tool["name"] for tool in event.tools_in] for event in calls]
+    assert recorded == [None, None, grown, None, left, None]
+    assert [tool["name"] for tool in trace[0].tools] == TOOLS
+    graph = TraceGraph(trace)
+    assert [[tool["name"] for tool in graph.tools(number)] for number in graph.calls] == asked
+    errors = [event.error for event in trace if isinstance(event, ToolResult)]
+    assert errors[:4] == ["", "", "", ""]
+    assert errors[4] != ""
+
+
+def test_a_server_that_no_longer_lists_its_tools_fails_the_attempt(own_way):
+    with pytest.raises(EnvironmentFault, match="the list is lost"):
+        drive(own_way, "hide", "process")
+
+
 def test_a_list_of_tools_in_the_row_is_all_that_the_model_is_shown(way):
     async def listed(session):
         return await session.list_tools()
@@ -269,7 +320,7 @@ def test_the_health_check_names_the_tools(way):
 
     probe_result = with_server(probe, **way)
     assert probe_result.healthy is True
-    assert probe_result.message.startswith("reachable; 10 tools over MCP 20")
+    assert probe_result.message.startswith(f"reachable; {len(TOOLS)} tools over MCP 20")
     assert [tool["name"] for tool in probe_result.found["tools"]] == TOOLS
 
 

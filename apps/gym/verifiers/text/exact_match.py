@@ -28,7 +28,9 @@ def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> 
     text = plain_characters(text)
     text = " ".join((_ESCAPED.sub(r"\1", text) if "\\" in text else text).split())
     for _ in range(4 if peel else 0):
-        text = _peel(text) or text
+        before, text = text, _peel(text) or text
+        if text == before:
+            break
     return text if case_sensitive else unicodedata.normalize("NFKC", text.casefold())
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from string import ascii_uppercase
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -27,10 +28,13 @@ Options = dict[str, str]
 _LATIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans("أبجدঅবডঢ", "ABCDABCD")
 """Full-width characters to ASCII, and the letters of options in Arabic and Bengali, as in NeMo Gym."""
 _BOX = re.compile(r"\\boxed\s*\{")
+_PLAIN_BOX = re.compile(r"([^{}\\]*)\}")
 _WRAPPER = re.compile(r"\\(?:text[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|fbox|boldsymbol|underline|emph)\s*\{([^{}]*)\}")
 _MARKUP = re.compile(
     r"(?<![\w*_`])[*_`]++|(?<![*_`])[*_`]++(?!\w)|[$\"“”]|\\(?:(?:left|right|quad|bf|rm)\b|[()\[\],;!])"
 )
+_MARKED = re.compile(r'[*_`$"“”\\]')
+"""A character that every wrapper or markup has."""
 _ANSWER = re.compile(r"answer(?<![^\W_]answer)[*_]{0,3}\s{0,4}:(?:\\\[|[\s*_$]){0,9}(?=\S)", re.IGNORECASE)
 _REJECTED = re.compile(r"\b(?:wrong|incorrect|false|not|other|previous)\W+(?:\w+\W+){0,2}$", re.IGNORECASE)
 _LEAD_IN = re.compile(
@@ -162,7 +166,9 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         if self.pattern:
             return [self.pattern]
         given = self._metadata(row).get("output_regex")
-        patterns = [given] if isinstance(given, str) else given or []
+        if not given:
+            return []
+        patterns = [given] if isinstance(given, str) else given
         if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
             raise permanent_error("the task row's `template_metadata.output_regex` must be a text or a list of texts")
         if problem := next((found for one in patterns if (found := pattern_problem(one))), ""):
@@ -173,13 +179,19 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
 def read_options(given: object, field: str) -> Options:
     """Return options by letter, from `[{"A": …}, …]`, `{"A": …}` or a list of texts. Raises VerifierError."""
     parts = given if isinstance(given, list) else [given]
-    if parts and all(isinstance(part, str) for part in parts) and len(parts) <= len(ascii_uppercase):
+    if (
+        parts
+        and isinstance(parts[0], str)
+        and all(isinstance(part, str) for part in parts)
+        and len(parts) <= len(ascii_uppercase)
+    ):
         return {letter: str(part) for letter, part in zip(ascii_uppercase, parts, strict=False)}
     options: Options = {}
     for part in parts:
         if not isinstance(part, dict):
             break
-        options |= {str(letter).strip().upper(): str(text) for letter, text in part.items()}
+        for letter, text in part.items():
+            options[str(letter).strip().upper()] = str(text)
     if len(options) < 2:
         raise permanent_error(f'the task row\'s `{field}` must be a list such as [{{"A": "text"}}, {{"B": "text"}}]')
     return options
@@ -188,6 +200,8 @@ def read_options(given: object, field: str) -> Options:
 def read_choice(answer: str, options: Options, *, texts: bool = True) -> str | None:
     """Return the option that an answer names by its letter or, with `texts`, by its whole text; None if unclear."""
     plain = _without_markup(answer)
+    if len(plain) == 1 and plain in options:
+        return plain
     lead_in = _LEAD_IN.match(plain)
     short = plain[lead_in.end() :] if lead_in else plain
     match = _LETTER.match(short)
@@ -201,10 +215,10 @@ def read_choice(answer: str, options: Options, *, texts: bool = True) -> str | N
 
 def _is_label(letter: str, rest: str, whole: str, options: Options) -> bool:
     """Return True if the rest after a letter is empty, the option's text, or an explanation after a separator."""
-    told, own = _fold(rest.strip(_END + "-–—/=|")), _fold(options[letter])
+    told, own = _fold(rest.strip(_END + "-–—/=|")), _fold_option(options[letter])
     if not rest.strip(_END) or told == own or {word.upper() for word in re.findall(r"\w+", rest)} == {letter}:
         return True
-    others = {_fold(text) for text in options.values()} - {own, ""}
+    others = {_fold_option(text) for text in options.values()} - {own, ""}
     folded = _fold(whole)
     if told in others or any(f"{folded} ".startswith(f"{text} ") or f" {folded} " in f" {text} " for text in others):
         return False  # As in "E. coli", the text of another option.
@@ -216,9 +230,9 @@ def _is_label(letter: str, rest: str, whole: str, options: Options) -> bool:
 def _by_text(plain: str, options: Options) -> str | None:
     """Return the only option with this text, perhaps with its letter in brackets. Case counts only between options."""
     folded, same = _fold(plain), []
-    for letter, text in options.items():
-        own = _fold(text)
-        if folded and folded in (own, f"{own} ({letter.lower()})"):
+    for letter, text in options.items() if folded else ():
+        own = _fold_option(text)
+        if folded == own or (folded[-1:] == ")" and folded == f"{own} ({letter.lower()})"):
             same.append(letter)
     if len(same) > 1:
         same = [letter for letter in same if plain == _without_markup(options[letter])]
@@ -254,6 +268,9 @@ def _last_captured(pattern: str, text: str, flags: re.RegexFlag) -> str:
 
 def _last_box(text: str) -> str:
     """Return the content of the last box; an empty text if there is none, or if it does not end."""
+    opened = _BOX.match(text, max(0, text.rfind("\\boxed")))
+    if opened and (plain := _PLAIN_BOX.match(text, opened.end())):
+        return plain[1].strip()
     *before, inside = _BOX.split(text)
     return last_boxed(f"\\boxed{{{inside}") or "" if before else ""
 
@@ -272,9 +289,13 @@ def _answer_line(text: str, *, first: bool = False, prefix: str = "") -> str:
 
 def _without_markup(text: str) -> str:
     plain = _in_latin(text)
-    for _ in range(3 if "\\" in plain else 0):  # Wrappers may be in wrappers.
-        plain = _WRAPPER.sub(r"\1", plain)
-    plain = (_MARKUP.sub("", plain) if any(map(plain.__contains__, '*_`$"“”\\')) else plain).strip()
+    if _MARKED.search(plain):
+        inner, depth = 1, 0
+        while inner and depth < 3:  # Wrappers may be in wrappers.
+            plain, inner = _WRAPPER.subn(r"\1", plain)
+            depth += 1
+        plain = _MARKUP.sub("", plain)
+    plain = plain.strip()
     return plain[1:-1].strip() if len(plain) > 2 and plain[0] in "'‘" and plain[-1] in "'’" else plain
 
 
@@ -284,6 +305,10 @@ def _in_latin(text: str) -> str:
 
 def _fold(text: str) -> str:
     return " ".join(_without_markup(text).lower().split()).removesuffix(".")
+
+
+# A verdict compares each option several times, and a task has several attempts.
+_fold_option = lru_cache(maxsize=512)(_fold)
 
 
 def _words(text: str) -> str:
