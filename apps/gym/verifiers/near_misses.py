@@ -15,7 +15,7 @@ _UNIT = re.compile(rf"(?<=[\d\s{{])(?:{'|'.join(_UNITS)})(?![a-zA-Z])")
 
 
 class NearMiss(NamedTuple):
-    """`kind` names the change: a sign, a digit, the case, the order, a relation, a bracket, a unit."""
+    """`kind` names the change: a sign, a digit, an exponent, the case, the order, a relation, a bracket, a unit."""
 
     kind: str
     answer: str
@@ -46,8 +46,9 @@ def _changes(text: str) -> Iterator[NearMiss]:
         if sign in "+-" and place:
             yield NearMiss("sign", before + "-+"[sign == "-"] + after)
         elif sign.isdecimal():
+            kind = "exponent" if re.search(r"(?:\^\{?|\d[eE])[+-]?\d*$", before) else "digit"
             for step in range(1, 10):
-                yield NearMiss("digit", f"{before}{(int(sign) + step) % 10}{after}")
+                yield NearMiss(kind, f"{before}{(int(sign) + step) % 10}{after}")
         elif sign.isalpha():
             yield NearMiss("case", before + sign.swapcase() + after)
             if after[:1].isalpha() and after[0] != sign:

@@ -97,6 +97,8 @@ def test_each_kind_of_change_is_made():
     assert NearMiss("relation", r"x\le 5") in make_near_misses("x<5")
     assert NearMiss("order", "ACBD") in make_near_misses("ABCD")
     assert NearMiss("digit", "43") in make_near_misses("42")
+    assert NearMiss("exponent", r"1.6\times 10^{-18}") in make_near_misses(r"1.6\times 10^{-19}")
+    assert NearMiss("exponent", "x^3") in make_near_misses("x^2")
 
 
 def test_changes_that_keep_an_answer_right_are_not_made():

@@ -13,10 +13,12 @@ from apps.gym.verifiers.math.formulas import RELATION, TEXT, squeeze, without_na
 from apps.gym.verifiers.math.units import CALCULATING, find_words, split_unit
 
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
+_CALCULATES = re.compile(CALCULATING).fullmatch
 _COMPOUND = re.compile(r"\d\s*(?:\\text\{[^{}]*\}|[a-z]{2,})\s*\d")
 _PROGRAM = re.compile(r"0[xXbBoO]\w+")
-_LITERAL = re.compile(r"\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}")
+_LITERAL = re.compile(r"(?:(?:\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}|0\d/\d+)(?:, ?(?!$)|$))+")
 _DATE = re.compile(r"\d+(?:[-/:]\d+){2,}")
+_DOTS = re.compile(r",\s*(?:\\[lc]?dots|\.\.\.|…)")
 _VECTOR = re.compile(r"\\(?:vec|nabla|mathbf|boldsymbol)(?![a-z])")
 _PRODUCT = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _PRIME = re.compile(r"'|\\prime(?![a-z])|\^\{?(?:T|\\top)(?![a-z])")
@@ -68,7 +70,9 @@ def _differ_as_literals(expected: str, answer: str) -> bool:
 
 def _differ_in_order_of_letters(expected: str, answer: str) -> bool:
     """Words and names such as BADC are no products. Two or three small letters are."""
-    wanted, given = (squeeze(TEXT.sub(r"\1", text)) for text in (expected, answer))
+    wanted, given = (squeeze(TEXT.sub(r"\1", text)).removeprefix(r"\angle ") for text in (expected, answer))
+    if expected.startswith(r"\angle ") and given == wanted[::-1]:
+        return False
     is_word = wanted.isalpha() and (len(wanted) > 3 or (wanted.isupper() and len(wanted) > 1) or wanted != expected)
     return is_word and sorted(wanted) == sorted(given) and wanted != given
 
@@ -137,11 +141,16 @@ def _differ_in_products(expected: str, answer: str) -> bool:
     return wanted != given or (r"\times" in wanted and squeeze(expected) != squeeze(answer))
 
 
+def _differ_in_dots(expected: str, answer: str) -> bool:
+    """1, 4, 9, … is not the set of these three."""
+    return bool(_DOTS.search(expected)) != bool(_DOTS.search(answer))
+
+
 def _differ_in_words(expected: str, answer: str) -> bool:
     """Units and other words: one side may have more of them, or none, but not other ones or another order."""
     wanted, given = find_words(expected), find_words(answer)
-    if not wanted or not given:
-        return any(re.fullmatch(CALCULATING, word) for word in [*wanted, *given])
+    if Counter(filter(_CALCULATES, wanted)) != Counter(filter(_CALCULATES, given)):
+        return True
     if sorted(wanted) == sorted(given):
         return wanted != given
     return not (set(wanted) <= set(given) or set(given) <= set(wanted))
@@ -157,5 +166,6 @@ _DIFFERENCES: dict[str, Callable[[str, str], bool]] = {
     "a prime or a transpose": _differ_in_primes,
     "the kind of brackets or the number of values": _differ_in_brackets,
     "the unit or another word": _differ_in_words,
+    "dots": _differ_in_dots,
     "the product of vectors": _differ_in_products,
 }

@@ -15,18 +15,22 @@ _CHARACTERS = str.maketrans({
 })  # fmt: skip
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\w+))")
 _LAYOUT = re.compile(
-    r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|q?quad|mathrm(?=\{d\}))(?![a-zA-Z])|(?<!\\)\\[,;:! ]|~"
+    r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|q?quad|mathrm(?=\{[dei]\}))(?![a-zA-Z])|(?<!\\)\\[,;:! ]|~"
 )
+_SUBSCRIPT = re.compile(r"(?<=[a-zA-Z}'])_(\{)?\\(?:text|math)(?:rm|it|bf)?\{\s*(\w+)\s*\}(?(1)\})")
+_VECTOR = re.compile(r"(?<=.)\\mathbf(?=\{[a-zA-Z]\})|\\mathbf(?=\{[a-zA-Z]\}.)")
+_BARE_ROOT = re.compile(r"\\sqrt\s*(\\[dt]?frac\s*(?:\{[^{}]*\}|\d)(?:\{[^{}]*\}|\d)|\\pi)(?![a-z])")
 _SPELLINGS = {r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne",
-              r"\varnothing": r"\emptyset", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\pmod": r"\pmod"}  # fmt: skip
-_SPELLED = re.compile(r"\\[a-zA-Z]+")
+              r"\varnothing": r"\emptyset", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\not=": r"\ne"}  # fmt: skip
+_SPELLED = re.compile(r"\\not=|\\[a-zA-Z]+")
 _BOLD = re.compile(r"(\*\*|__|\*)(.+)\1", re.DOTALL)
+_WRAPPED = re.compile(r"\\(text|math(?:rm|bf))\{\s*(\d[^{}]*|[a-zA-Z])\}")
 _MIXED = re.compile(r"(-?\d{1,60}) (\d{1,60})/(\d{1,60})")
 _NARROW = re.compile(r"\\!\s*")
 _REPEATING = re.compile(r"(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\{?(\d{1,30})\}?")
 _DOTS = re.compile(r"(\d{0,30}\.\d{0,30}?)(\d)\2{2,}(?:\.{3}|…|\s*\\l?dots)$")
 _DEGREES = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?(\d{1,9}(?:\.\d{1,9})?)\s*\^\s*\{?\\circ\}?[)}]?")
-_MODULO = re.compile(r"\(\s*\\?b?mod\s*\{?(\w+)\}?\s*\)")
+_MODULO = re.compile(r"\(\s*(?:\\(?:text|mathrm)\{\s*|\\?b?)mod[{}\s]*(\w+)\s*\}?\s*\)")
 _CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*(\d.*)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$", re.DOTALL)
 _MONEY = re.compile(r"(?<=\d)\s*(?:\\(?:text|mathrm)\{\s*)?([KMB])\}?$")
 _LETTERS = {"K": "10^{3}", "M": "10^{6}", "B": "10^{9}"}
@@ -65,12 +69,13 @@ def read_formula(text: str) -> str:
         text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", plain_characters(text)).translate(
             _CHARACTERS
         )
-    if bold := _BOLD.fullmatch(text):
+    if bold := _BOLD.fullmatch(text) or _WRAPPED.fullmatch(text):
         text = bold[2]
     if "\\" in text or "~" in text:
         text = _DEGREES.sub(r"\1(\2\\pi/180)", _REPEATING.sub(_as_fraction, _NARROW.sub("", text)))
         text = _SPELLED.sub(lambda match: _SPELLINGS.get(match[0], match[0]), _LAYOUT.sub(" ", text)).strip()
-    text = _DOTS.sub(r"\1\\overline{\2}", text) if text.endswith(("...", "dots")) else text.rstrip(" .;,")
+        text = _VECTOR.sub(r"\\vec", _SUBSCRIPT.sub(r"_{\2}", _BARE_ROOT.sub(r"\\sqrt{\1}", text)))
+    text = _DOTS.sub(r"\1\\overline{\2}", text) if text.endswith(("...", "dots")) else text.rstrip(" .;,。")
     if r"\overline{" in text:
         text = _REPEATING.sub(_as_fraction, text)
     if text.lstrip(r"-+\$€£¥ ")[:1].isdigit():
@@ -108,9 +113,17 @@ def are_same(expected: str, answer: str) -> bool:
     wanted, given = squeeze(expected), squeeze(answer)
     if wanted == given:
         return True
-    is_word = wanted.isalpha() and wanted[1:].islower() and (len(wanted) > 2 or wanted in ("no", "No"))
+    is_word = wanted[1:].islower() and re.fullmatch(r"[^\W\d_]{2}(?: ?[^\W\d_])+|[nN]o", wanted)
     has_text = r"\text" in expected or r"\text" in answer
-    return has_text and is_word and wanted[1:] == given[1:] and wanted[0].casefold() == given[0].casefold()
+    return has_text and bool(is_word) and wanted[1:] == given[1:] and wanted[0].casefold() == given[0].casefold()
+
+
+def rename_capitals(*formulas: str) -> list[str]:
+    """Return formulas with other names for the capitals whose small letter occurs too. math-verify reads M as m."""
+    letters = set(_SPELLED.sub(" ", " ".join(formulas)))
+    both = sorted(one for one in letters if "A" <= one <= "Z" and one.lower() in letters)
+    names = dict(zip(both, (one for one in "bhkpqruvwyzcs" if not {one, one.upper()} & letters), strict=False))
+    return [re.sub(r"\\[a-zA-Z]+|[A-Z]", lambda found: names.get(found[0], found[0]), one) for one in formulas]
 
 
 def split_equation(formula: str) -> tuple[str, str]:

@@ -19,20 +19,25 @@ from apps.gym.verifiers.math.formulas import (
     MAX_FORMULA,
     are_same,
     read_formula,
+    rename_capitals,
     split_equation,
     squeeze,
     without_name,
 )
 from apps.gym.verifiers.math.numeric import is_hedged
 from apps.gym.verifiers.math.symbolic_values import are_close, can_be_equal
-from apps.gym.verifiers.math.units import split_unit
+from apps.gym.verifiers.math.units import TEXT_WITH_POWER, split_unit
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward
 
 _MOST_SIDES = 20
 _COMMANDS = re.compile(r"\\(?:[dt]?frac|sqrt|cdot|times|div|left|right|pi|pm)(?![a-zA-Z])|(?<=\d)[eE](?=[+-]?\d)")
 _TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(?![\w.])")
 """6.02e23 as programs write it. math-verify would read the e as a name."""
-
+_PROSE = re.compile(r"(?:^|[^\\a-zA-Z{])(?!(?:and|or|in|mod|ln|log|sqrt)\b)[a-zA-Z]{2,}|\$.*\$")
+"""Unboxed answers with words or with formulas between dollar signs are sentences."""
+_DROPPED = re.compile(r"\\(?:text|math|mbox)(?:rm|it|bf)?\s*\{.*\}(?:\^\d)?$", re.DOTALL)
+"""math-verify takes all from the first word to the end for a unit."""
+_WORDS = re.compile(rf"{TEXT_WITH_POWER.pattern}|\\(?:cdot|times|mu)(?![a-z])")
 
 TEXT = "expected_is_text"
 """The detail of a reward whose expected answer cannot be read as mathematics."""
@@ -108,7 +113,9 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         formula = last_boxed(text)
         if formula is None:
             formula = last_display(text)
-        return (extract_answer(text), False) if formula is None else (formula, True)
+        if formula is None and (formula := extract_answer(text)) and _PROSE.search(formula):
+            return formula, False
+        return formula, True
 
     def _compare(self, expected: str, answer: str, is_formula: bool) -> tuple[str, bool]:
         """Return in what the answer differs, empty if in nothing, and whether the expected answer is no mathematics."""
@@ -120,8 +127,9 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
                     without = self._compare(bare, other, is_formula)
                     if not without[0]:
                         return without
-        mine = _parse(split_unit(expected)[0])
-        given = _parse(split_unit(answer)[0]) if is_formula else _parse(answer, is_formula=False)
+        bare, other = split_unit(expected)[0], split_unit(answer)[0] if is_formula else answer
+        bare, other = rename_capitals(bare, other) if is_formula else (bare, other)
+        mine, given = _parse(bare), _parse(other, is_formula=is_formula)
         is_text = all(isinstance(one, str) for one in mine)
         if not mine or not given or not can_be_equal(mine[0], given[0]) or not self._equal(mine, given):
             return "value", is_text
@@ -205,5 +213,7 @@ def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     latex = LatexExtractionConfig(boxed_match_priority=0)
     targets = [latex] if is_formula else [latex, ExprExtractionConfig()]
+    if is_formula and (dropped := _DROPPED.search(text)) and re.search(r"[\w\\+=<>]", _WORDS.sub("", dropped[0])):
+        return [text]
     text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", text)
     return list(parse(rf"\boxed{{{text}}}" if is_formula else text, targets, parsing_timeout=None))

@@ -33,11 +33,15 @@ _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 # Not inside a word or another number: the 2 of "x2" and the tail of an overlong number are not answers.
 _ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:]){_NUMBER}(?![\w/^]|[.,:-]\d)")
 _RANGE = re.compile(
-    r"(?:\d[\w.,%€£°]{0,20}(?: [a-z]{1,15})? ?(?:to|or)|\bbetween [^.]{1,40} and|\b(?:negative|not|log|ln|sqrt)"
+    r"(?:\d[\w.,%€£°]{0,20}(?: [a-z]{1,15})? ?(?:to|or|through)|\bbetween [^.]{1,40} and"
+    r"|\b(?:negative|minus|not|not equal to|cannot be|isn't|(?:less|more|greater|fewer) than|log|ln|sqrt)"
+    r"|\d[a-zA-Z] ?=|(?:=|[(\[{])[^()\[\]{}=]{1,20},"
     r"|[<>≤≥≠√×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
 )
 _FOLLOWED = re.compile(
-    rf" ?(?:{'|'.join(NUMBER_WORDS)}|dozen|lakh|crore|quadrillion|factorial|k|squared|cubed)s?\b", re.IGNORECASE
+    rf" ?(?:{'|'.join(NUMBER_WORDS)}|dozen|lakh|crore|quadrillion|factorial|k|squared|cubed|or (?:more|less|fewer))"
+    r"(?:th)?s?\b",
+    re.IGNORECASE,
 )
 _LONGEST_RANGE = 80
 # Written as numbers with an exponent or as fractions, which the pattern of numbers reads.
@@ -129,7 +133,7 @@ def last_number(text: str) -> Number | None:
 def is_hedged(text: str, start: int, end: int) -> bool:
     """Return True if the number at this place ends a range or a choice, or is only a part of a calculation."""
     before = text[max(0, start - _LONGEST_RANGE) : start]
-    is_operand = text[start : start + 1] in ("+", "-") and before.rstrip()[-1:].isdigit()
+    is_operand = text[start : start + 1] in ("+", "-") and (before[-1:].isalnum() or before.rstrip()[-1:].isdigit())
     return is_operand or bool(_RANGE.search(before) or _FOLLOWED.match(text, end))
 
 

@@ -5,11 +5,12 @@ import re
 NUMBER_WORDS = {"hundred": 2, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
 """Powers of ten by name."""
 CALCULATING = (
-    r"cos|crore|cubed|divided|dozens?|factorial|hal(?:f|ves?)|hundred(?:th)?s?|lakh|least|less|ln|log|minus|mod|more|most"
-    r"|not|over|percent|plus|quadrillion|sin|sqrt|squared|tan|tenths?|thirds?|thousand(?:th)?s?|times|wrong"
-    r"|[mbtr]illions?|bn|mn"
+    r"cos|crore|cubed|divided|dozens?|factorial|hal(?:f|ves?)|hundred(?:th)?s?|lakh|least|less?|ln|log|minus?|mod|more|most"
+    r"|not|over|percent|plus?|quadrillion|sin|sqrt|squared|tan|(?:ten|four|fif|six|eigh)ths?|thirds?|thousand(?:th)?s?"
+    r"|times?|wrong"
+    r"|(?:[mbtr]|quint|sext)illion(?:th)?s?|bn|mn|mln|mil|tn|tens|ppm|bps|mille"
 )
-"""A pattern of words after a number that are no unit: they make another number of it."""
+"""A pattern of words, perhaps without a last s, that make another number of the one before them."""
 _GROUPS_OF_UNITS = """
 m meter meters metre metres, cm centimeter centimeters centimetre centimetres, mm millimeter millimeters,
 km kilometer kilometers kilometre kilometres, inch inches, ft foot feet, yd yard yards, mile miles mi, g gram grams,
@@ -36,7 +37,7 @@ _SYMBOL_UNIT = re.compile(
     r"|(?<=\d)\s*\\frac\{\\(?:text|mathrm)\{[^{}]*\}\}\{\\(?:text|mathrm)\{[^{}]*\}(?:\^\{?\d\}?)?\}$"
 )
 _CLOSE_UNIT = re.compile(rf"(?<=[\d}}])({'|'.join(sorted(_UNITS, key=len, reverse=True))})$")
-_TEXT_WITH_POWER = re.compile(
+TEXT_WITH_POWER = re.compile(
     r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mbox)\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)?)\}(\^\{?-?\d\}?)?"
 )
 
@@ -70,7 +71,7 @@ def _lookup(name: str) -> str:
 def find_words(formula: str) -> list[str]:
     """Return the words in `\\text` and the unit at the end, each unit in its usual form."""
     formula = re.sub(r"\^\s*\{?\\circ\}?", r"\\text{ degree }", formula)
-    parts = [f"{found[1]}{found[2] or ''}" for found in _TEXT_WITH_POWER.finditer(formula)]
+    parts = [f"{found[1]}{found[2] or ''}" for found in TEXT_WITH_POWER.finditer(formula)]
     if found := _PLAIN_UNIT.search(formula) or _CLOSE_UNIT.search(formula):
         parts.append(found[1])
     words = re.sub(r"\s*(?:/|\bper\b)\s*", " /", _usual_powers(" ".join(parts)))
