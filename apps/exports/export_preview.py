@@ -14,7 +14,7 @@ from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import main_line
-from apps.gym.trainability import Trainability
+from apps.gym.training_ledger import Trainability
 from apps.gym.wires.protocol import has_all_counts
 
 Source = Attempt | Preference | TaskPrompt

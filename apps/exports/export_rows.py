@@ -21,17 +21,20 @@ from apps.exports.offered_tools import Offers
 from apps.exports.task_prompts import planned_harness, row_with_prompt
 from apps.exports.template_checks import TemplateCheck
 from apps.gym.exporters.branches import find_leaves
+from apps.gym.exporters.captured_rows import name_altered
 from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
+from apps.gym.sent_sampling import read_sent
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.authorship import count_foreign
 from apps.gym.traces.courses import completion_fingerprint
 from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph, main_line
-from apps.gym.traces.items import TaskRow, input_items
+from apps.gym.traces.items import TaskRow, dump_json, input_items, read_json
 from apps.gym.traces.tokens import read_shape
-from apps.gym.trainability import Dropped, Ledger, Trainability, count_trained, find_unit
+from apps.gym.trainability import Dropped
+from apps.gym.training_ledger import Ledger, Trainability, count_trained, find_unit
 from apps.gym.wires.grammars import name_grammar
 from apps.pairs.models import PreferencePair
 from apps.pairs.provenance import provenance_columns
@@ -40,6 +43,9 @@ from apps.reviews.reviews.reward_overrides import ActiveOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
 from apps.tasks.stored_images import full_row
+
+_MOST_SAMPLINGS = 20
+"""The number of different samplings in a manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,8 @@ class RowReader:
         self.on_step = on_step
         self.ledger = Ledger()
         self._grammar = ""
+        self.samplings: Counter[str] = Counter()
+        """Number of exported calls with tokens by their sampling fields, as JSON."""
         self.sources: Counter[str] = Counter()
         """Number of exported pairs by source of the preference."""
         self.set_by_people = 0
@@ -120,8 +128,18 @@ class RowReader:
         """Return what may be trained on, as far as the rows were read."""
         return self.ledger.summarize(find_unit(self.format.row_kind), grammar=self._grammar)
 
-    def _count_tokens(self, source: Attempt | Preference | TaskPrompt, trained: int | None) -> None:
-        """Count the tokens of the exported paths: those in the loss, and those that a grammar may have forced."""
+    def list_samplings(self) -> list[dict[str, Any]]:
+        """Return the most frequent sampling fields of exported calls with tokens, and their number of calls."""
+        found = self.samplings.most_common(_MOST_SAMPLINGS)
+        return [{"sampling": read_json(sampling), "calls": calls} for sampling, calls in found]
+
+    def _count_tokens(
+        self, source: Attempt | Preference | TaskPrompt, trained: int | None, *, is_used: bool = True
+    ) -> None:
+        """Count the tokens of the exported paths: those in the loss, and those that a grammar may have forced.
+
+        Of a used source, count how they were sampled, too.
+        """
         if not isinstance(source, Attempt) or "grammar_calls" not in self.format.choices or _is_masked(source):
             return
         graph = TraceGraph(source.events)
@@ -133,6 +151,10 @@ class RowReader:
             self.ledger.count_tokens(sampled=(trained or 0) + count, trainable=trained or 0)
         if count and not trained:
             self._grammar = self._grammar or name_grammar(source.events)
+        if is_used:
+            self.ledger.altered.update(name_altered(calls))
+            sent = (dict(sorted(read_sent(call.sampling).items())) for call in calls if call.tokens)
+            self.samplings.update(map(dump_json, sent))
 
     def _count_foreign_turns(self, source: Attempt | Preference | TaskPrompt) -> None:
         """Count the turns of the exported paths that the model did not write, if the format trains turns."""
@@ -276,7 +298,7 @@ class RowReader:
         except Dropped as why:
             self.ledger.drop(why.reason)
             if why.reason == "all_tokens_masked":
-                self._count_tokens(source, 0)
+                self._count_tokens(source, 0, is_used=False)
             return None
         except orjson.JSONEncodeError:
             # Lone surrogates and integers beyond 64 bits, which trainers cannot read.
@@ -296,6 +318,7 @@ class RowReader:
             stop_reason=rollout.stop_reason,
             model_version=rollout.model_version,
             logprob_mode=policy_model.get("logprob_mode", ""),
+            engine=policy_model.get("engine", {}),
             agent=self._agent,
             provider=policy_model.get("provider", ""),
             task_index=chosen.task.index,

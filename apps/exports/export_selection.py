@@ -10,7 +10,8 @@ from django.db.models import QuerySet
 
 from apps.exports.export_filters import Filters, find_unselected
 from apps.gym.exporters.protocol import Format, Group
-from apps.gym.trainability import Ledger, find_reason
+from apps.gym.trainability import find_reason
+from apps.gym.training_ledger import Ledger
 from apps.pairs.human_verdicts import has_overrides
 from apps.reviews.reviews.reward_overrides import ActiveOverride, read_overrides
 from apps.rollouts.models import Collection, Rollout

@@ -41,6 +41,9 @@ def make_manifest(
 
     `credentials` counts rows with suspected credentials. These rows are unchanged unless `masked`.
 
+    `sampling_sent` lists the sampling fields of the requests for captured tokens, with the number of calls: the 20 most
+    frequent ones. Fields that a request left out have the server's defaults.
+
     `source.policy_model.logprob_check` is the last check of captured log probabilities, if there was one.
 
     `columns` has the types of the columns of rows with any fields of their tasks. Values of `mixed_columns` are texts
@@ -72,6 +75,7 @@ def make_manifest(
         "trainability": msgspec.to_builtins(reader.summarize()),
         **({"template_check": msgspec.to_builtins(reader.check.report())} if reader.check else {}),
         "credentials": reader.credentials.figures(),
+        **({"sampling_sent": reader.list_samplings()} if reader.samplings else {}),
         **_rewards(export, reader),
         **({"tools": reader.offers.counts} if reader.format.row_kind == "tasks" else {}),
         **census,
@@ -108,6 +112,8 @@ def describe_source(collection: Collection) -> dict[str, Any]:
             "slug": policy_model.slug,
             "provider": planned.get("provider", policy_model.provider),
             "model_name": planned.get("model_name", policy_model.model_name),
+            **({"logprob_mode": planned["logprob_mode"]} if "logprob_mode" in planned else {}),
+            **planned.get("engine", {}),
             **({"logprob_check": policy_model.logprob_check} if policy_model.logprob_check else {}),
         },
         "sampling": collection.snapshot.get("sampling", collection.sampling),

@@ -20,7 +20,10 @@ GROUP_BYTES = 16 * 1024**2
 
 
 class ParquetFile(RowFile):
-    """A Parquet file with the columns of the format's features. Missing values become the empty value of their type."""
+    """A Parquet file with the columns of the format's features. Missing values become the empty value of their type.
+
+    A missing integer is null, because 0 is a value, and a missing float is NaN.
+    """
 
     def __init__(self, path: Path, *, split: str, features: dict[str, Feature]) -> None:
         # Imported lazily: it takes 50 MB and a third of a second.
@@ -66,7 +69,7 @@ class ParquetFile(RowFile):
 
 def _cell(value: Any, feature: Feature) -> Any:
     if value is None:
-        return {"json": "null", "string": "", "bool": False, "int64": 0, "float64": math.nan}.get(feature, [])
+        return {"json": "null", "string": "", "bool": False, "int64": None, "float64": math.nan}.get(feature, [])
     if feature == "json":
         return orjson.dumps(value).decode()
     if feature == "json[]":

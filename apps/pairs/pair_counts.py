@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from apps.gym.pairs.pair_making import needed_courses, pair_group, settle_by_rewards
 from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Pair, Rule, Source, find_exclusion
 from apps.gym.traces.courses import course_of
-from apps.gym.trainability import Ledger
+from apps.gym.training_ledger import Ledger
 from apps.pairs.human_verdicts import override_rewards, read_rollout_verdicts
 from apps.pairs.task_attempts import TaskGroup, read_task_groups
 from apps.pairs.trace_reader import read_traces

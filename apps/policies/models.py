@@ -259,6 +259,12 @@ class PolicyModel(Server):
         )
 
     @property
+    def engine(self) -> dict[str, str]:
+        """Return engine, version and data type of the server, as far as the last health check found them."""
+        names = {"engine": "engine", "engine_version": "server_version", "dtype": "dtype"}
+        return {name: self.capabilities[key] for name, key in names.items() if self.capabilities.get(key)}
+
+    @property
     def is_scripted(self) -> bool:
         return self.provider == Provider.SCRIPTED
 

@@ -20,6 +20,7 @@ from apps.gym.calls.refusals import explain_refusal
 from apps.gym.errors import GymError
 from apps.gym.metrics.logprob_differences import LogprobComparison, compare_logprobs
 from apps.gym.request_refusals import Refusal
+from apps.gym.sent_sampling import find_altered
 from apps.gym.storable import clean_line
 from apps.gym.traces.graph_segments import LeafSegment, join_graph
 from apps.gym.traces.segments import Sampled
@@ -158,6 +159,8 @@ def _find_reason(policy_model: PolicyModel, sampled: Sampled) -> str:
         return "other_version"
     if policy_model.logprob_mode == LogprobMode.PROCESSED and sampled.temperature not in (None, 1.0):
         return "processed_temperature"
+    if policy_model.logprob_mode == LogprobMode.PROCESSED and find_altered(sampled.sampling):
+        return "processed_sampling"
     return ""
 
 

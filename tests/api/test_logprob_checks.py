@@ -95,9 +95,15 @@ def test_tokens_that_a_forward_pass_cannot_give_are_left_out_by_name(engineer, s
     capture(model, ([1], [5]), ([1, 5, 3], [6, 6]), sampling={"temperature": 0.5})
     PolicyModel.objects.update(logprob_mode="processed_logprobs")
     capture(model, ([3], [5]), ([3, 5, 3], [6]), sampling={"temperature": 1.0})
+    capture(model, ([1], [5]), ([1, 5, 4], [6, 6, 6]), sampling={"top_p": 0.9})
+    capture(model, ([1], [5]), ([1, 5, 2], [6]), sampling={"top_p": 1, "top_k": -1})
     status, found = check(engineer, model)
-    assert (status, found["left_out"]) == (200, {"grammar": 3, "processed_temperature": 3})
-    assert found["figures"]["every"]["tokens"] == 2
+    left_out = {"grammar": 3, "processed_temperature": 3, "processed_sampling": 4}
+    assert (status, found["left_out"]) == (200, left_out)
+    assert found["figures"]["every"]["tokens"] == 4
+    # Raw log probabilities are those before truncation.
+    PolicyModel.objects.update(logprob_mode="raw_logprobs")
+    assert check(engineer, model)[1]["left_out"] == {"grammar": 3}
 
 
 def test_scores_of_another_model_are_compared_with_the_same_figures(engineer, server, model):

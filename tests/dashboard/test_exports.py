@@ -21,7 +21,7 @@ from apps.exports.models import Export
 from apps.gym.exporters.protocol import NUMBERS, Options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.specs import spec_fields
-from apps.gym.trainability import Trainability
+from apps.gym.training_ledger import Trainability
 from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import make_collection, make_rollout, make_trace, make_user

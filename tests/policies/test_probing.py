@@ -227,6 +227,32 @@ def test_vllm_tells_its_version_and_its_context_length(server):
     assert server.requests[-1][2]["max_completion_tokens"] == 320
 
 
+def test_vllm_in_its_development_mode_tells_data_type_and_defaults(server):
+    config = {"dtype": "torch.bfloat16", "generation_config": "auto", "override_generation_config": {}}
+    server.answers["/v1/models"] = 200, {"data": [{"id": "qwen3", "owned_by": "vllm"}]}
+    server.answers["/version"] = 200, {"version": "0.32.0"}
+    server.answers["/server_info"] = 200, {"vllm_config": {"model_config": config}, "vllm_env": {}}
+    server.answers["/v1/chat/completions"] = 200, TOKENS
+    stored = check(server, provider="vllm", capture_tokens=True)
+    assert stored.capabilities == {
+        "engine": "vllm",
+        "server_version": "0.32.0",
+        "dtype": "bfloat16",
+        "generation_config": "auto",
+    }
+    assert "generation_config.json sets" in message_of(stored, "tokens")
+    assert stored.engine == {"engine": "vllm", "engine_version": "0.32.0", "dtype": "bfloat16"}
+    config["generation_config"] = "vllm"
+    assert "generation_config.json" not in message_of(check(server, provider="vllm", capture_tokens=True), "tokens")
+
+
+@pytest.mark.parametrize("owner", ["openai", "me", None, ["vllm"]])
+def test_an_owner_of_a_model_is_no_engine(server, owner):
+    server.answers["/v1/models"] = 200, {"data": [{"id": "qwen3", "owned_by": owner}]}
+    server.answers["/server_info"] = 200, {"vllm_config": None}
+    assert check(server, provider="vllm").engine == {}
+
+
 def test_every_base_url_is_asked_and_each_says_for_itself(server):
     dead = "http://127.0.0.1:1/v1"
     stored = check(server, more_base_urls=[dead])

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.api.framework.record_serializers import make_serializer, record_serializer
-from apps.gym.trainability import LeftOut, Trainability
+from apps.gym.training_ledger import LeftOut, Trainability
 
 LeftOutSerializer = make_serializer(
     "LeftOut",
@@ -26,7 +26,9 @@ LeftOutSerializer = make_serializer(
     sampled_tokens="Captured tokens that the model sampled; null without token IDs.",
     trainable_tokens="Of these, tokens in the loss; null without token IDs.",
     grammar="What made the server use a grammar, if no sampled token is trainable; empty otherwise.",
-    notice="Warning if no sampled token is trainable or foreign turns are trained, with the remedy; empty otherwise.",
+    notice="Warning if no sampled token is trainable, foreign turns are trained or requests altered the sampling of "
+    "tokens, with the remedy; empty otherwise.",
+    altered_sampling="Used rollouts of an export by the field that altered their sampling, such as top_p.",
 )
 class TrainabilitySerializer(serializers.Serializer[Any]):
     """What may be trained on, and why the rest may not."""

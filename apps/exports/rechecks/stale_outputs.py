@@ -13,7 +13,7 @@ from apps.exports.export_selection import choose_rollouts
 from apps.exports.exported_pairs import find_refusal
 from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS, find_format
-from apps.gym.trainability import Ledger
+from apps.gym.training_ledger import Ledger
 from apps.pairs.models import PairSet, PreferencePair
 from apps.reviews.models import Review, RewardOverride
 from apps.rollouts.models import Recheck, Rollout, RolloutChange

@@ -11,7 +11,7 @@ their own output as input.
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, is_constrained, refuse_grammar
+from apps.gym.exporters.captured_rows import TOKEN_CHOICES, is_constrained, name_altered, refuse_sampling
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.rollout_files.originals import NUMBERS, find_original, restore_params, restore_response
 from apps.gym.tasks.parameters import PARAMS
@@ -150,7 +150,7 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
     `gymweb.model_version` is the first version, `model_versions` lists all if it changed.
     """
-    refuse_grammar(attempt, options)
+    refuse_sampling(attempt, options)
     versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
     yield rollout_row(
         attempt.events,
@@ -168,15 +168,17 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
             **({"model_version": attempt.model_version} if attempt.model_version else {}),
             **({"model_versions": list(versions)} if len(versions) > 1 else {}),
             **({"logprob_mode": attempt.logprob_mode} if attempt.logprob_mode else {}),
-            **_grammar_count(attempt),
+            **attempt.engine,
+            **_sampling_facts(attempt),
             **({"reward_override": attempt.override} if attempt.override else {}),
         },
     )
 
 
-def _grammar_count(attempt: Attempt) -> Row:
-    count = sum(map(is_constrained, attempt.events))
-    return {"grammar_calls": count} if count else {}
+def _sampling_facts(attempt: Attempt) -> Row:
+    calls = sum(map(is_constrained, attempt.events))
+    found = {"grammar_calls": calls, "altered_sampling": name_altered(attempt.events)}
+    return {name: value for name, value in found.items() if value}
 
 
 FORMATS = [
@@ -190,7 +192,7 @@ FORMATS = [
         rows=rollout_rows,
         features=lambda _: {},
         open_columns=True,
-        choices={"grammar_calls": GRAMMAR_CHOICES},
+        choices=TOKEN_CHOICES,
         encodings=("jsonl", "jsonl.gz"),
         note="Rows as `ng_collect_rollouts` writes them, with the verifier's result in separate fields, and captured "
         "token IDs and logprobs. NeMo RL reads a row as one sequence only if `gymweb.tokens.segments` is 1.",

@@ -72,6 +72,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     model_version: str = ""
     logprob_mode: str = ""
     """How the server computed captured logprobs, as in vLLM's --logprobs-mode; empty if unknown."""
+    engine: dict[str, str] = {}
+    """The server's `engine`, `engine_version` and `dtype`, as far as they are known."""
     agent: str = ""
     provider: str = ""
     """The provider of the policy model, for example `vllm`; empty if unknown."""
@@ -237,6 +239,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = "mask"
+    altered_sampling: Annotated[
+        Literal["keep", "drop"],
+        Option(
+            "Altered sampling",
+            "Tokens sampled with top_p, top_k, min_p, penalties, a logit bias or similar fields",
+            names={"keep": "Keep, and count these rollouts", "drop": "Leave the rollout out"},
+        ),
+    ] = "keep"
     family: Annotated[
         Literal["qwen", "llama3", "deepseek3", "glm4", "gpt_oss", "mistral", "gemma3"],
         Option(

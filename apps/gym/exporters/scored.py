@@ -14,7 +14,7 @@ from statistics import fmean, pstdev
 
 import msgspec
 
-from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, SAMPLING_FEATURES, join_attempt, sampling_columns
+from apps.gym.exporters.captured_rows import SAMPLING_FEATURES, TOKEN_CHOICES, join_attempt, sampling_columns
 from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.protocol import SPREAD, Attempt, Feature, Format, Group, Options, Row
 from apps.gym.exporters.training_conversations import attempt_conversation
@@ -141,11 +141,11 @@ FORMATS = [
             "malformed": ("text", "dropped"),
             "numbers": ("any", "exact"),
             "tools": ("text",),
-            "grammar_calls": GRAMMAR_CHOICES,
+            **TOKEN_CHOICES,
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
         note="`loss_mask` is 1 for the tokens to train on; all other tokens have logprob 0. `sampled` lists the call, "
-        "model version and temperature of each token range. "
+        "model version and sampling of each token range. "
         "Group metrics and advantages include all rollouts with a reward, even if filters leave them out. Parquet "
         "needs about 7 bytes per token, JSON 18.",
     ),

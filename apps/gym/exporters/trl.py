@@ -9,7 +9,7 @@ after the prompt, including tool outputs; only `level` = `step` excludes them.
 from collections.abc import Callable, Iterator
 
 from apps.gym.exporters import axolotl
-from apps.gym.exporters.captured_rows import GRAMMAR_CHOICES, SAMPLING_FEATURES, join_attempt, sampling_columns
+from apps.gym.exporters.captured_rows import SAMPLING_FEATURES, TOKEN_CHOICES, join_attempt, sampling_columns
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
@@ -215,7 +215,7 @@ FORMATS = [
             **SAMPLING_FEATURES,
             **ATTEMPT_FEATURES,
         },
-        choices={"grammar_calls": GRAMMAR_CHOICES},
+        choices=TOKEN_CHOICES,
         encodings=("parquet", "jsonl", "jsonl.gz"),
         needs_tokens=True,
         note="The exact token IDs that the model read and sampled, without template or tokenizer. Only for the "

@@ -19,10 +19,11 @@ become separate segments.
 
 from array import array
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from apps.gym.sent_sampling import read_sent
 from apps.gym.traces.events import ModelCall, TraceUnion
 from apps.gym.traces.tokens import TokenShape, read_shape, unpack_linear
 
@@ -76,7 +77,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The position of a call's sampled tokens in its segment: from `start` to before `end`.
 
     `version` is that of the weights, which may change during an attempt; empty if unknown. `temperature` is None if the
-    request had none, so that the server's default applied. `grammar` is True if a grammar may have forced tokens.
+    request had none, so that the server's default applied. `sampling` has the other fields of the request that can
+    change the distribution (apps.gym.sent_sampling). `grammar` is True if a grammar may have forced tokens.
     """
 
     call: int
@@ -84,6 +86,7 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: int
     end: int
     temperature: float | None = None
+    sampling: dict[str, Any] = {}
     grammar: bool = False
 
 
@@ -159,6 +162,7 @@ def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled
                 start=shape.prompt,
                 end=shape.total,
                 temperature=read_temperature(event),
+                sampling={name: value for name, value in read_sent(event.sampling).items() if name != "temperature"},
                 grammar=event.grammar,
             )
         )

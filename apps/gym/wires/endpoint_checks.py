@@ -28,6 +28,8 @@ CALL_TOKENS = 512
 
 _MESSAGE_CHARACTERS = 500
 _NAMED_MODELS = 8
+_ENGINES = ("vllm", "sglang", "llamacpp")
+"""Values of `owned_by` that name the engine. Others name the owner of a model, or a proxy."""
 
 TOOL: Tool = {
     "type": "function",
@@ -66,8 +68,9 @@ class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Checkup(msgspec.Struct):
     """The results of all checks.
 
-    `capabilities` has, as far as known, `max_model_len` and `max_output_tokens`, `server_version`, and `root` and
-    `parent` of the model as vLLM lists them: its checkpoint, and the base model of an adapter.
+    `capabilities` has, as far as known, `max_model_len` and `max_output_tokens`, `engine` and `server_version`, and
+    `root` and `parent` of the model as vLLM lists them: its checkpoint, and the base model of an adapter. vLLM tells
+    `dtype` and `generation_config` in its development mode only.
     """
 
     checks: list[Check]
@@ -103,6 +106,7 @@ class _Server(msgspec.Struct):
     reply: OutboundReply | None = None
     problem: str = ""
     version: str = ""
+    config: dict[str, Any] = {}
     models: list[dict[str, Any]] | None = None
 
 
@@ -138,6 +142,8 @@ async def _look(endpoint: Endpoint, index: int) -> _Server:
             server.seconds = time.perf_counter() - began
             if endpoint.tells_version:
                 server.version = _version(await endpoint.sender.get("/version", server=index, at_root=True))
+                told = await endpoint.sender.get("/server_info?config_format=json", server=index, at_root=True)
+                server.config = _model_config(told)
     except (OutboundFailed, OutboundRefused) as error:
         server.problem = str(error)
     except TimeoutError:
@@ -152,6 +158,11 @@ async def _look(endpoint: Endpoint, index: int) -> _Server:
 def _version(reply: OutboundReply) -> str:
     given = as_object(read_json(reply.body)) if reply.status == 200 else {}
     return clean_line(str(given.get("version") or ""), 100)
+
+
+def _model_config(reply: OutboundReply) -> dict[str, Any]:
+    given = as_object(read_json(reply.body)) if reply.status == 200 else {}
+    return as_object(as_object(given.get("vllm_config")).get("model_config"))
 
 
 def _listed(reply: OutboundReply) -> list[dict[str, Any]] | None:
@@ -240,12 +251,20 @@ def _capabilities(endpoint: Endpoint, servers: Iterable[_Server]) -> dict[str, A
     """Return the capabilities. `max_model_len` is the minimum, because a rollout may go to any of the servers."""
     found: dict[str, Any] = {}
     lengths = []
+    servers = list(servers)
+    for name, values in {
+        "server_version": [server.version for server in servers],
+        "dtype": [str(server.config.get("dtype", "")).removeprefix("torch.") for server in servers],
+        "generation_config": [str(server.config.get("generation_config", "")) for server in servers],
+    }.items():
+        if known := ", ".join(dict.fromkeys(clean_line(value, 100) for value in values if value)):
+            found[name] = known
     for server in servers:
-        if server.version:
-            found.setdefault("server_version", server.version)
         for model in server.models or []:
             if model["id"] != endpoint.model_name:
                 continue
+            if model.get("owned_by") in _ENGINES:
+                found["engine"] = model["owned_by"]
             of_llama = as_object(model.get("meta")).get("n_ctx")
             own = (model.get(key) for key in ("max_model_len", "context_length", "max_input_tokens"))
             length = next((one for one in (*own, of_llama) if one), None) or _length_of_parent(model, server)
@@ -289,7 +308,7 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
     except TimeoutError:
         return _unanswered(f"No reply within {CALL_SECONDS:g} s.")
     seconds = time.perf_counter() - began
-    return [_tool_call(reply, limit), _usage(reply), _tokens(endpoint, reply), _latency(servers, seconds)]
+    return [_tool_call(reply, limit), _usage(reply), _tokens(endpoint, reply, capabilities), _latency(servers, seconds)]
 
 
 def _unanswered(problem: str, status: Status = "failed") -> list[Check]:
@@ -328,7 +347,7 @@ def _usage(reply: Reply) -> Check:
     return Check(name="usage", status="failed", message=problem)
 
 
-def _tokens(endpoint: Endpoint, reply: Reply) -> Check:
+def _tokens(endpoint: Endpoint, reply: Reply, capabilities: dict[str, Any]) -> Check:
     if not endpoint.wants_tokens:
         return Check(name="tokens", status="not_applicable", message="Token capture is off.")
     if reply.tokens is None:
@@ -337,6 +356,8 @@ def _tokens(endpoint: Endpoint, reply: Reply) -> Check:
     fields = reply.tokens.fields()
     prompt_ids, reply_ids = len(fields["prompt_token_ids"]), len(fields["generation_token_ids"])
     text = f"{prompt_ids:,} prompt ids and {reply_ids:,} reply ids with logprobs."
+    if capabilities.get("generation_config") not in (None, "vllm"):
+        text += " The model's generation_config.json sets the sampling fields that requests leave out."
     return Check(name="tokens", status="ok", message=text)
 
 

@@ -12,6 +12,7 @@ from apps.gym.trainability import FORCED_CALLS, RESPONSE_FORMAT, STRICT_TOOLS
 
 _GRAMMAR_FIELDS = frozenset(
     {
+        "ebnf",
         "grammar",
         "guided_choice",
         "guided_grammar",
@@ -35,6 +36,8 @@ def has_grammar(body: dict[str, Any]) -> bool:
     if "response_format" in body and _is_format(body["response_format"]):
         return True
     if "text" in body and isinstance(body["text"], dict) and _is_format(body["text"].get("format")):
+        return True
+    if isinstance(config := body.get("output_config"), dict) and _is_format(config.get("format")):
         return True
     return not _GRAMMAR_FIELDS.isdisjoint(body) and any(body.get(field) for field in _GRAMMAR_FIELDS)
 

@@ -25,6 +25,7 @@ from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_thro
 from apps.gym.calls.retries import Pauses, TryAgain
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.redaction.shortening import cut
+from apps.gym.sent_sampling import as_sent
 from apps.gym.traces.known_ids import KnownIds
 from apps.gym.wires.chat import chat_request
 from apps.gym.wires.chat_deltas import DeltaReader
@@ -170,7 +171,8 @@ class HttpPolicy:
                 continue
             await self._pauses.wait(pause)
         reply.retries, reply.version, reply.grammar = tries - 1, version, grammar
-        reply.sampling = asked.sampling if asked is not ask else None
+        sent = as_sent(asked.sampling, body, self._dialect.renamed)
+        reply.sampling = None if sent is ask.sampling else sent
         return reply
 
     def _streams(self, ask: Ask) -> bool:

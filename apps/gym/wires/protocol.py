@@ -72,7 +72,8 @@ class Reply(msgspec.Struct, kw_only=True):
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
     `server_finish_reason` keeps a reason that the wire format does not define. `version` is the version of
-    the model that answered (see Weights). `sampling` is set only if a retry used another seed.
+    the model that answered (see Weights). `sampling` is set if the request had other
+    values: the seed of a retry, or fields of `extra_body` (see apps.gym.sent_sampling).
     `tokens_note` is the reason for missing `tokens`, if they were requested. `grammar` is True if the request allowed
     the server to constrain the reply by a grammar.
     """

@@ -9,7 +9,7 @@ from apps.gym.metrics.best_of_k import mean_best_of_k
 from apps.gym.metrics.first_k import FirstAttempts, combine_ordered, figures_of_first
 from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.gym.setup_notices import SetupNotice
-from apps.gym.trainability import Trainability
+from apps.gym.training_ledger import Trainability
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.distributions import Bar, Numbers
 from apps.rollouts.metrics.figure_blocks import read_whole_parts

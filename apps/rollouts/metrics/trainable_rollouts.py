@@ -11,7 +11,8 @@ from apps.gym.environments.registry import BUILTINS
 from apps.gym.outcomes import ENDED_BY_ITSELF, MASKED
 from apps.gym.setup_notices import EQUAL_ATTEMPTS, OF_ROLLOUTS, SetupNotice, shown_notices
 from apps.gym.traces.events import decode_event
-from apps.gym.trainability import GRAMMARS, STRICT_TOOLS, Trainability, summarize
+from apps.gym.trainability import GRAMMARS, STRICT_TOOLS
+from apps.gym.training_ledger import Trainability, summarize
 from apps.gym.wires.grammars import has_strict_tools, name_grammar
 from apps.rollouts.equal_attempts import find_equal_attempts
 from apps.rollouts.metrics.consistent_reads import consistent_reads

@@ -254,8 +254,9 @@ class RolloutStream:
     def _read_rollout(self, rollout_id: int) -> bytes:
         rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
         fields = describe_rollout(rollout, rollout.graph(tokens=True, images=True), grammar_calls=self._grammar_calls)
-        mode = self._collection.snapshot["policy_model"].get("logprob_mode", "")
-        return escape_line_ends(dump_json({**fields, "logprob_mode": mode}).encode()) + b"\n"
+        model = self._collection.snapshot["policy_model"]
+        server = {"logprob_mode": model.get("logprob_mode", ""), **model.get("engine", {})}
+        return escape_line_ends(dump_json({**fields, **server}).encode()) + b"\n"
 
 
 def _group_figures(ids: list[int]) -> dict[str, Any]:

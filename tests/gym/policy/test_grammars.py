@@ -31,6 +31,7 @@ FORM = {"format": {"type": "json_schema", "name": "sum", "schema": {"type": "obj
         ([], {"text": {"format": {"type": "text"}, "verbosity": "low"}}, False),
         ([], {"guided_json": {"type": "object"}}, True),
         ([], {"structured_outputs": {"regex": "[0-9]"}}, True),
+        ([], {"ebnf": 'root ::= "4"'}, True),
         ([], {"metadata": {"extra_body": '{"guided_regex": "[0-9]"}'}}, True),
     ],
 )
@@ -50,6 +51,8 @@ def test_a_grammar_in_the_extra_body_of_the_model_counts():
         ({"tools": [{"name": "add", "strict": True}]}, True),
         ({"tools": [{"name": "add"}], "tool_choice": {"type": "any"}}, True),
         ({"tools": [{"name": "add"}], "tool_choice": {"type": "auto"}}, False),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, True),
+        ({"output_config": {"effort": "low"}}, False),
     ],
 )
 def test_a_request_of_the_messages_api_has_a_grammar(body, expected):

@@ -43,7 +43,7 @@ from apps.gym.exporters.load_snippets import write_snippet
 from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.redaction.shortening import shorten
-from apps.gym.trainability import Trainability, find_unit, summarize
+from apps.gym.training_ledger import Trainability, find_unit, summarize
 from apps.pairs.models import PairSet
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.models import Collection

@@ -14,7 +14,8 @@ from apps.exports.export_preview import preview_rows
 from apps.exports.exported_credentials import warn_of_credentials
 from apps.exports.models import Encoding, Export
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.trainability import describe, label_reason
+from apps.gym.trainability import label_reason
+from apps.gym.training_ledger import describe
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
