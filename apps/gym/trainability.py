@@ -180,6 +180,8 @@ REASONS: dict[str, Reason] = {
         ("tokens_unreadable", "with unreadable tokens", "The stored tokens are damaged."),
         ("tokens_not_captured", "without captured tokens", "No token IDs were captured.", "", "sampled:0"),
         ("tokens_partly_captured", "with partly captured tokens", "Some turns have no token IDs."),
+        ("impossible_logprobs", "with impossible log probabilities", "A log probability is above 0 or not finite."),
+        ("token_counts_differ", "with differing token counts", "The token IDs of a reply do not match its usage."),
         (
             "all_tokens_masked",
             "whose tokens a grammar may have forced",

@@ -13,7 +13,7 @@ from apps.gym.wires.endpoint_checks import CALL_SECONDS, Check, Checkup, Endpoin
 from apps.gym.wires.openai_http import HttpPolicy
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.policy_clients import connect_policy, open_outbound, stored_key
-from apps.policies.setup_checks import check_setup
+from apps.policies.setup_checks import check_logprob_mode, check_setup
 
 _MESSAGE_CHARACTERS = 500
 _TRIES = 3
@@ -66,6 +66,10 @@ async def _ask(policy_model: PolicyModel) -> Checkup:
         )
         checkup = await check_endpoint(endpoint)
         if any(check.name == "latency" and check.status == "ok" for check in checkup.checks):
+            if policy_model.capture_tokens:
+                check, found = await check_logprob_mode(policy, policy_model.logprob_mode)
+                checkup.checks.append(check)
+                checkup.capabilities |= found
             checkup.checks += await check_setup(endpoint)
         return checkup
     finally:

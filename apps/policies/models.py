@@ -165,7 +165,7 @@ class PolicyModel(Server):
         max_length=32,
         choices=LogprobMode.choices,
         default=LogprobMode.RAW,
-        help_text="The server's --logprobs-mode; written into every exported row of tokens",
+        help_text="The server's --logprobs-mode, unless the health check measures it; written into every row of tokens",
     )
     concurrency = models.PositiveIntegerField(
         default=256, validators=[MinValueValidator(1)], help_text="Maximum rollouts in flight over all workers"
@@ -263,6 +263,11 @@ class PolicyModel(Server):
         """Return engine, version and data type of the server, as far as the last health check found them."""
         names = {"engine": "engine", "engine_version": "server_version", "dtype": "dtype"}
         return {name: self.capabilities[key] for name, key in names.items() if self.capabilities.get(key)}
+
+    @property
+    def known_logprob_mode(self) -> str:
+        """Return the mode that the last health check measured, or else the setting."""
+        return str(self.capabilities.get("logprob_mode") or self.logprob_mode)
 
     @property
     def is_scripted(self) -> bool:

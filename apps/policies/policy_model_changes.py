@@ -58,7 +58,8 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
         else:
             policy_model.api_key_encrypted = encrypt_secret(key) if key else ""
             policy_model.api_key_hint = hint_of(key or "")
-        if stored is None or moved or key is not None or stored.model_name != policy_model.model_name:
+        checked = (policy_model.model_name, policy_model.logprob_mode)
+        if stored is None or moved or key is not None or (stored.model_name, stored.logprob_mode) != checked:
             policy_model.health, policy_model.health_message = Health.UNKNOWN, ""
             policy_model.health_checks, policy_model.capabilities = [], {}
             policy_model.health_checked_at = None

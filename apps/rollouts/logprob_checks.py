@@ -157,9 +157,9 @@ def _find_reason(policy_model: PolicyModel, sampled: Sampled) -> str:
         return "grammar"
     if sampled.version != policy_model.version:
         return "other_version"
-    if policy_model.logprob_mode == LogprobMode.PROCESSED and sampled.temperature not in (None, 1.0):
+    if policy_model.known_logprob_mode == LogprobMode.PROCESSED and sampled.temperature not in (None, 1.0):
         return "processed_temperature"
-    if policy_model.logprob_mode == LogprobMode.PROCESSED and find_altered(sampled.sampling):
+    if policy_model.known_logprob_mode == LogprobMode.PROCESSED and find_altered(sampled.sampling):
         return "processed_sampling"
     return ""
 

@@ -26,7 +26,7 @@ from apps.gym.traces.tokens import (
 from apps.gym.wires.protocol import Reply
 
 ids = st.lists(st.integers(0, 2**32 - 1), max_size=30)
-doubles = st.floats(allow_nan=False, allow_infinity=False)
+doubles = st.floats(min_value=-9998, max_value=0)
 logprobs = doubles | doubles.map(lambda value: max(min(value, 3e38), -3e38)).map(
     lambda value: struct.unpack("f", struct.pack("f", value))[0]
 )
@@ -96,12 +96,21 @@ def test_storage_grows_linearly_with_the_conversation():
 def test_logprobs_of_a_server_that_computes_in_float32_take_four_bytes_and_others_eight():
     assert capture_tokens([1], [2], [-6.343120574951172]).logprob_bytes == 4
     assert capture_tokens([1], [2], [-0.1]).logprob_bytes == 8
-    assert capture_tokens([1], [2], [1e300]).fields()["generation_log_probs"] == [1e300]
+    assert capture_tokens([1], [2], [-1e-300]).fields()["generation_log_probs"] == [-1e-300]
     assert math.copysign(1, capture_tokens([1], [2], [-0.0]).fields()["generation_log_probs"][0]) == -1
 
 
 @pytest.mark.parametrize(
-    ("tokens", "note"), [(([1], [2, 3], [0.0]), "counts_differ"), (([-1], [2], [0.0]), "not_token_ids")]
+    ("tokens", "note"),
+    [
+        (([1], [2, 3], [0.0]), "counts_differ"),
+        (([-1], [2], [0.0]), "not_token_ids"),
+        (([1], [2], [math.inf]), "logprob_not_finite"),
+        (([1], [2, 3], [-math.inf, math.inf]), "logprob_not_finite"),
+        (([1], [2, 3], [0.0, 1e300]), "logprob_above_0"),
+        (([1], [2, 3], [-1e300, 0.0]), "logprob_placeholder"),
+        (([1], [2], [10**400]), "logprob_not_finite"),
+    ],
 )
 def test_what_are_no_tokens_is_named(tokens, note):
     with pytest.raises(TokensMissing) as why:

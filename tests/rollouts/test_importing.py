@@ -1,4 +1,6 @@
 import gzip
+import json
+import math
 from io import BytesIO
 from typing import Any
 
@@ -12,6 +14,7 @@ from apps.agents.models import Agent
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.gym.traces.items import text_of
 from apps.gym.traces.tokens import restore_tokens
 from apps.policies.models import PolicyModel
 from apps.rollouts.imports.import_spec import ImportOrder
@@ -21,6 +24,7 @@ from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.plans.planning import ABANDONED_AFTER, sweep_plans
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from apps.rollouts.reverification.reverification_spec import ReverificationOrder
+from apps.rollouts.streams.rollout_stream import describe_rollout
 from apps.tasks.models import Task
 from tests.factories import make_agent, make_dataset, make_policy_model, make_user
 from tests.rollouts.finished import finish_reverification
@@ -162,6 +166,53 @@ def test_a_turn_whose_tokens_are_broken_is_imported_without_them_and_says_so():
     [rollout] = rollouts_of(import_these(as_file(row)))
     call = rollout.trace(tokens=True)[2]
     assert (call.tokens, call.tokens_note) == (None, "counts_differ")
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "note"),
+    [
+        ([math.nan, -1.0], "logprob_not_finite"),
+        ([-1.0, -math.inf], "logprob_not_finite"),
+        (["NaN", None], "logprob_not_finite"),
+        ([-1.0, 0.5], "logprob_above_0"),
+        ([-1.0, -9999.0], "logprob_placeholder"),
+        ([-1.0, 1e-6], ""),
+    ],
+)
+def test_a_turn_with_impossible_logprobs_is_imported_without_its_tokens(logprobs, note, tmp_path, settings):
+    settings.EXPORTS_DIR = tmp_path
+    row = stored_row()
+    tokens = {"prompt_token_ids": [1], "generation_token_ids": [2, 3], "generation_log_probs": logprobs}
+    row["response"]["output"] = [said("4", **tokens)]
+    [rollout] = rollouts_of(import_these(as_file(json.dumps(row).encode())))
+    call = rollout.trace(tokens=True)[2]
+    assert (text_of(call.items[-1]), call.tokens_note, call.tokens is None) == ("4", note, bool(note))
+    told = describe_rollout(rollout, rollout.graph(tokens=True))
+    assert (len(told["segments"]), told["tokens_note"]) == (0 if note else 1, note)
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft_tokens", collection=rollout.collection)))
+    left_out = {one["reason"]: one["count"] for one in export.manifest["trainability"]["left_out"]}
+    assert left_out == ({"impossible_logprobs": 1} if note else {})
+
+
+def test_a_constant_elsewhere_in_a_row_is_still_refused():
+    row = stored_row()
+    row["response"]["usage"] = {"output_tokens": math.nan}
+    with pytest.raises(ImportRefused):
+        import_these(as_file(json.dumps(row).encode()))
+
+
+@pytest.mark.parametrize(("count", "note"), [(3, "usage_differs"), (2, ""), (0, "")])
+def test_the_tokens_of_a_single_turn_are_compared_with_the_usage(count, note, tmp_path, settings):
+    settings.EXPORTS_DIR = tmp_path
+    row = stored_row()
+    tokens = {"prompt_token_ids": [1], "generation_token_ids": [10, 11], "generation_log_probs": [-0.5, -1.0]}
+    row["response"] |= {"output": [said("R=1", **tokens)], "usage": {"input_tokens": 1, "output_tokens": count}}
+    [rollout] = rollouts_of(import_these(as_file(row)))
+    call = rollout.trace(tokens=True)[2]
+    assert (call.tokens_note, call.tokens is None, call.usage["output_tokens"]) == (note, bool(note), count)
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft_tokens", collection=rollout.collection)))
+    left_out = {one["reason"]: one["count"] for one in export.manifest["trainability"]["left_out"]}
+    assert left_out == ({"token_counts_differ": 1} if note else {})
 
 
 def test_how_the_attempt_ended_is_read_from_the_response():

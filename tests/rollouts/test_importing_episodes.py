@@ -1,5 +1,7 @@
 """Episodes of verifiers' traces.jsonl: the branch that counts, its tokens, weighted rewards, and what went wrong."""
 
+import json
+
 import pytest
 
 from apps.gym.traces.events import ErrorRaised, ModelCall, ToolResult, Verification
@@ -85,6 +87,15 @@ def test_the_last_branch_of_an_episode_is_the_trace_with_its_tokens():
     row = rollout.task.row
     assert (row["id"], row["expected_answer"], row["info"]) == (7, "4", {"answer": "4", "level": "easy"})
     assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["add"]
+
+
+def test_a_node_with_a_log_probability_of_nan_is_imported_without_its_tokens():
+    row = episode(trace())
+    last = (row["traces"][0] if "traces" in row else row)["nodes"][-1]
+    last["logprobs"][1] = float("nan")
+    [rollout] = rollouts_of(json.dumps(row).encode())
+    calls = [event for event in rollout.trace(tokens=True) if isinstance(event, ModelCall)]
+    assert [(call.tokens is None, call.tokens_note) for call in calls] == [(False, ""), (True, "logprob_not_finite")]
 
 
 def test_a_trace_without_its_episode_and_episodes_of_one_task_are_one_group():

@@ -1,5 +1,6 @@
 """Import of ATIF trajectories and of session files of Claude Code and Codex."""
 
+import json
 import re
 from io import BytesIO
 
@@ -114,6 +115,26 @@ def test_token_ids_are_kept_where_a_trajectory_has_all():
     [rollout] = rollouts_of(as_file(row))
     calls = [event for event in rollout.trace(tokens=True) if isinstance(event, ModelCall)]
     assert [call.tokens is not None for call in calls] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "note"),
+    [
+        ({"logprobs": [float("nan")]}, "logprob_not_finite"),
+        ({"logprobs": [3.2]}, "logprob_above_0"),
+        ({"logprobs": [-9999.0]}, "logprob_placeholder"),
+        ({"prompt_tokens": 2, "completion_tokens": 2}, "usage_differs"),
+        ({"prompt_tokens": 3, "completion_tokens": 1}, "usage_differs"),
+        ({"prompt_tokens": 2, "completion_tokens": 1}, ""),
+    ],
+)
+def test_token_ids_of_a_trajectory_are_left_out_where_its_numbers_are_impossible(metrics, note):
+    row = trajectory()
+    tokens = {"prompt_token_ids": [1, 2], "completion_token_ids": [3], "logprobs": [-0.5]}
+    row["steps"][2]["metrics"] = {**tokens, **metrics}
+    [rollout] = rollouts_of(as_file(json.dumps(row).encode()))
+    call = [event for event in rollout.trace(tokens=True) if isinstance(event, ModelCall)][1]
+    assert (texts(call.items), call.tokens_note, call.tokens is None) == (["391"], note, bool(note))
 
 
 @pytest.mark.parametrize(

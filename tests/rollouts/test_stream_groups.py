@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.rollouts.streams.rollout_stream import RolloutStream, describe_rollout
 from tests.factories import make_collection, make_rollout
 from tests.gym.traces import said, trace, turn, with_tokens
@@ -44,10 +46,22 @@ def test_a_failed_loser_leaves_no_usable_spread() -> None:
     assert figures["advantages"] == {str(rollouts[0].pk): {"advantage": 0.0, "advantage_mean_only": 0.0}}
 
 
-def test_a_rollout_with_images_has_no_segments() -> None:
-    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
-    prompt = [{"type": "message", "role": "user", "content": [image]}]
-    events = with_tokens(trace(turn(said("a cat")), prompt=prompt), ([1, 2], [3]))
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}, "image_content"),
+        ({"type": "input_file", "file_id": "f"}, "file_content"),
+        ({"type": "input_audio", "input_audio": {}}, "audio_content"),
+    ],
+)
+@pytest.mark.parametrize("place", ["prompt", "result"])
+def test_token_ids_without_their_image_or_file_are_in_no_row(part, reason, place, tmp_path, settings) -> None:
+    settings.EXPORTS_DIR = tmp_path
+    shown = {"type": "message", "role": "user", "content": [part]}
+    result = {"type": "function_call_output", "call_id": "c", "output": [part]}
+    events = with_tokens(trace(turn(said("a cat")), prompt=[shown if place == "prompt" else result]), ([1, 2], [3]))
     rollout = make_rollout(make_collection(), trace=events)
     told = describe_rollout(rollout, rollout.graph(tokens=True, images=True))
-    assert (told["segments"], told["tokens_note"]) == ([], "image_content")
+    assert (told["segments"], told["tokens_note"]) == ([], reason)
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft_tokens", collection=rollout.collection)))
+    assert [one["reason"] for one in export.manifest["trainability"]["left_out"]] == [reason]

@@ -25,7 +25,7 @@ from apps.policies.installation_redactor import show_extras
 from apps.policies.model_trial import MAX_CHARACTERS, try_model
 from apps.policies.models import PRICE_FIELDS, Health, PolicyModel, Provider
 from apps.policies.policy_model_changes import save_policy_model
-from apps.policies.setup_checks import SETUP_CHECKS
+from apps.policies.setup_checks import MODE_CHECK, SETUP_CHECKS
 from apps.rollouts.logprob_checks import CheckedSequence, check_logprobs
 from apps.rollouts.metrics.model_versions import VersionReward, track_versions
 from apps.rollouts.models import Collection
@@ -33,7 +33,7 @@ from apps.rollouts.models import Collection
 
 class CheckSerializer(serializers.Serializer[Any]):
     name = serializers.ChoiceField(
-        choices=["reachable", "model", "tool_call", "usage", "tokens", "latency", *SETUP_CHECKS]
+        choices=["reachable", "model", "tool_call", "usage", "tokens", "latency", MODE_CHECK, *SETUP_CHECKS]
     )
     status = serializers.ChoiceField(choices=["ok", "warning", "failed", "not_applicable"])
     message = serializers.CharField(help_text="Result or exact error; never the key.")
@@ -63,7 +63,7 @@ class PolicyModelSerializer(ServerSerializer):
     )
     health_checks = CheckSerializer(many=True, read_only=True)
     capabilities = serializers.DictField(
-        read_only=True, help_text="Metadata from the endpoint: `max_model_len`, `server_version`, …"
+        read_only=True, help_text="Metadata of the endpoint: `max_model_len`, measured `logprob_mode`, …"
     )
 
     logprob_check = LogprobCheckSerializer(

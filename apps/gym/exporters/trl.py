@@ -30,7 +30,8 @@ from apps.gym.exporters.training_conversations import (
     question_messages,
     task_columns,
 )
-from apps.gym.traces.segments import count_captured_replies
+from apps.gym.traces.messages import find_media
+from apps.gym.traces.segments import count_captured_replies, find_missing
 from apps.gym.trainability import Dropped
 
 CHAT = {
@@ -91,12 +92,12 @@ def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
     Raises Dropped if some turns have no tokens: the rows would look complete but lack turns.
     """
+    if media := find_media(attempt.events):
+        raise Dropped(media)
     segments = join_attempt(attempt, options)
-    if not segments:
-        raise Dropped("tokens_not_captured")
     replies, captured = count_captured_replies(attempt.events)
-    if captured < replies:
-        raise Dropped("tokens_partly_captured")
+    if captured < replies or not segments:
+        raise Dropped(find_missing(attempt.events, has_some=bool(segments)))
     trained = [(segment, sampled) for segment, sampled in segments if any(segment.mask)]
     for number, (segment, sampled) in enumerate(trained):
         ids = segment.input_ids.tolist()

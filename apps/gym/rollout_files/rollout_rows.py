@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import orjson
 
+from apps.gym.json_constants import null_logprobs
 from apps.gym.outcomes import STOP_REASONS, ErrorKind, mask_fields, read_nemo_gym_failure
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.verify_bodies import keep_small
@@ -59,8 +60,8 @@ def line_kind(row: dict[str, Any]) -> LineKind:
 
 
 def read_object(line: bytes) -> dict[str, Any]:
-    """Return the line as an object, parsed as strictly as an upload. Raises RowRefused."""
-    return read_row(line)[1]
+    """Return the line as an object, parsed as strictly as an upload, except for logprobs. Raises RowRefused."""
+    return read_row(null_logprobs(line))[1]
 
 
 def plain_task(row: dict[str, Any]) -> TaskRow:

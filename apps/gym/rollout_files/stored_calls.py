@@ -27,6 +27,7 @@ from apps.gym.traces.graph import result_text
 from apps.gym.traces.graph_tokens import TokenPacker
 from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls, text_of
 from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens, pack_tokens
+from apps.gym.wires.chat_tokens import check_counts
 from apps.gym.wires.protocol import has_all_counts, lacks_usage
 
 MAX_COUNT = 2**31
@@ -214,7 +215,7 @@ def _captured(call: StoredCall) -> tuple[TokenCapture | None, str]:
     if not all(isinstance(ids, list) for ids in call.tokens):
         return None, "incomplete"
     try:
-        return capture_tokens(*call.tokens), ""
+        return check_counts(capture_tokens(*call.tokens), "", {} if call.is_unfinished else call.usage)
     except TokensMissing as missing:
         return None, missing.note
 

@@ -10,7 +10,7 @@ because many templates accept only one, at the start.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Literal
 
@@ -231,12 +231,12 @@ def _content(content: object, images: bool) -> str | list[dict[str, Any]]:
     return [_training_part(part) for part in content]
 
 
-def has_images(event: TraceUnion) -> bool:
-    """Return True if the event adds an image, which token IDs alone do not hold."""
-    items = event.items_in if isinstance(event, ModelCall) else event.new_items()
-    contents = (item.get(key) for item in items for key in ("content", "output"))
-    parts = (part for content in contents if isinstance(content, list) for part in content)
-    return any(isinstance(part, dict) and part.get("type") == "input_image" for part in parts)
+def find_media(events: Iterable[TraceUnion]) -> str:
+    """Return the ledger's reason for an image, a file or audio, which token IDs alone do not hold, or an empty text."""
+    added = (event.items_in if isinstance(event, ModelCall) else event.new_items() for event in events)
+    contents = (item.get(key) for items in added for item in items for key in ("content", "output"))
+    parts = (part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict))
+    return next(filter(None, (_REFUSED_PARTS.get(str(part.get("type"))) for part in parts)), "")
 
 
 def _training_part(part: Any) -> dict[str, Any]:

@@ -211,6 +211,14 @@ def count_captured_replies(events: Iterable[TraceUnion]) -> tuple[int, int]:
     return len(captured), sum(captured)
 
 
+def find_missing(events: Iterable[TraceUnion], *, has_some: bool) -> str:
+    """Return the reason of the trainability ledger for replies without tokens."""
+    notes = " ".join(event.tokens_note for event in events if isinstance(event, ModelCall))
+    if "logprob_" in notes or "_differ" in notes:
+        return "impossible_logprobs" if "logprob_" in notes else "token_counts_differ"
+    return "tokens_partly_captured" if has_some else "tokens_not_captured"
+
+
 def find_break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:
     within: Literal["reply", "prompt", "again"] = "reply" if shape.shared >= before.prompt else "prompt"
     if shape.prompt == shape.shared == before.prompt:

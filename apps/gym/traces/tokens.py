@@ -15,6 +15,7 @@ ancestor with tokens (see graph_tokens). A prompt usually begins with all of the
 If the chat template renders an earlier turn differently, `shared` ends there.
 """
 
+import math
 import struct
 import sys
 from array import array
@@ -34,6 +35,9 @@ _HEADER = struct.Struct("<BBHIII")
 HEADER_BYTES = _HEADER.size
 ID_BYTES = 4
 _LOGPROB_CODES = {4: "f", 8: "d"}
+MAX_LOGPROB = 1e-5
+"""Positive values up to this are rounding errors of a probability of 1, and are kept."""
+PLACEHOLDER = -9999.0  # what vLLM sends for minus infinity
 
 
 class TokensMissing(Exception):
@@ -87,7 +91,7 @@ class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capture_tokens(prompt: list[int], generation: list[int], logprobs: list[float]) -> TokenCapture:
-    """Pack the tokens of one call. Raises TokensMissing for an invalid id, or if ids and logprobs differ in number."""
+    """Pack the tokens of one call. Raises TokensMissing for an invalid id or logprob, or if their numbers differ."""
     if len(generation) != len(logprobs):
         raise TokensMissing("counts_differ")
     return add_logprobs(pack_ids(prompt), pack_ids(generation), logprobs)
@@ -105,11 +109,9 @@ def add_logprobs(prompt: bytes, generation: bytes, logprobs: list[float]) -> Tok
     """Return the capture of packed ids. Raises TokensMissing like `capture_tokens`."""
     if len(generation) != ID_BYTES * len(logprobs):
         raise TokensMissing("counts_differ")
-    try:
-        # Twice as fast as `array("f", logprobs)`.
-        single = array("f", struct.pack(f"{len(logprobs)}f", *logprobs))
-    except struct.error:
-        raise TokensMissing("not_token_ids") from None
+    _check_logprobs(logprobs)
+    # Twice as fast as `array("f", logprobs)`.
+    single = array("f", struct.pack(f"{len(logprobs)}f", *logprobs))
     exact = single if single.tolist() == logprobs else array("d", logprobs)
     return TokenCapture(
         prompt=prompt,
@@ -117,6 +119,18 @@ def add_logprobs(prompt: bytes, generation: bytes, logprobs: list[float]) -> Tok
         logprobs=_packed(exact),
         logprob_bytes=exact.itemsize,
     )
+
+
+def _check_logprobs(logprobs: list[Any]) -> None:
+    """Raise TokensMissing for impossible values, text and null included, which servers send for NaN."""
+    try:
+        is_finite = math.isfinite(sum(logprobs))
+    except (TypeError, OverflowError):
+        is_finite = False
+    if not is_finite:
+        raise TokensMissing("logprob_not_finite")
+    if logprobs and (max(logprobs) > MAX_LOGPROB or min(logprobs) <= PLACEHOLDER):
+        raise TokensMissing("logprob_above_0" if max(logprobs) > MAX_LOGPROB else "logprob_placeholder")
 
 
 def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None) -> bytes:

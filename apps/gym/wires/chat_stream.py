@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from apps.gym.json_constants import null_constants
 from apps.gym.wires.chat_reply import ReplyMalformed
 
 EVENT_STREAM = "text/event-stream"
@@ -201,7 +202,7 @@ class _Choice:
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
-        chunk = orjson.loads(line)
+        chunk = orjson.loads(null_constants(line))
     except orjson.JSONDecodeError as error:
         raise ReplyMalformed(f"A chunk of the endpoint's stream is not JSON: {error}") from None
     if not isinstance(chunk, dict):

@@ -10,7 +10,7 @@ from apps.gym.traces.tokens import ID_BYTES, TokenCapture, TokensMissing
 
 
 class _Logprob(msgspec.Struct, gc=False):
-    logprob: float
+    logprob: Any = None
     id: Any = None
 
 

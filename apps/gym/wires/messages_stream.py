@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from apps.gym.json_constants import null_constants
 from apps.gym.traces.items import UNPARSED, TokenUsage, as_object, encode_json, item_type, read_json
 from apps.gym.wires.chat_reply import ReplyMalformed
 from apps.gym.wires.messages_content import assistant_blocks
@@ -108,7 +109,7 @@ def _events(body: bytes) -> Iterator[dict[str, Any]]:
         if not line.startswith(b"data:"):
             continue  # comments, ids and event names
         try:
-            event = orjson.loads(line.removeprefix(b"data:").strip())
+            event = orjson.loads(null_constants(line.removeprefix(b"data:").strip()))
         except orjson.JSONDecodeError as error:
             raise ReplyMalformed(f"An event of the endpoint's stream is not JSON: {error}") from None
         if not isinstance(event, dict):

@@ -24,6 +24,7 @@ from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
 from apps.gym.calls.retries import Pauses, TryAgain
 from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.json_constants import null_constants
 from apps.gym.redaction.shortening import cut
 from apps.gym.sent_sampling import as_sent
 from apps.gym.traces.known_ids import KnownIds
@@ -145,7 +146,7 @@ class HttpPolicy:
         return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
 
     async def ask(self, ask: Ask) -> Reply:
-        asked, tries, body = ask, 0, self._make_body(ask)
+        asked, tries, body = ask, 0, self.make_body(ask)
         grammar = has_grammar(body)
         while True:
             tries += 1
@@ -157,7 +158,7 @@ class HttpPolicy:
                 pause = self._pauses.before_retry(again, tries=tries, max_tries=self._max_tries)
                 if isinstance(again.error, ReplyMalformed):
                     asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
-                    body = self._make_body(asked)
+                    body = self.make_body(asked)
             except _LimitTooLong as error:
                 if ask.sampling.get("max_output_tokens") is not None or asked is not ask:
                     if error.refusal:
@@ -167,7 +168,7 @@ class HttpPolicy:
                 # The Messages API requires a limit, and the one that GymWeb chose was too long.
                 tries -= 1
                 asked = msgspec.structs.replace(ask, sampling={**ask.sampling, "max_output_tokens": error.left})
-                body = self._make_body(asked)
+                body = self.make_body(asked)
                 continue
             await self._pauses.wait(pause)
         reply.retries, reply.version, reply.grammar = tries - 1, version, grammar
@@ -178,7 +179,7 @@ class HttpPolicy:
     def _streams(self, ask: Ask) -> bool:
         return ask.on_delta is not None and self._wire == "chat"
 
-    def _make_body(self, ask: Ask) -> dict[str, Any]:
+    def make_body(self, ask: Ask) -> dict[str, Any]:
         body = REQUESTS[self._wire](ask, model_name=self._model_name, dialect=self._dialect)
         return {**body, **_STREAMED} if self._streams(ask) else body
 
@@ -253,7 +254,7 @@ class HttpPolicy:
 
     def _read_whole(self, got: OutboundReply, known_ids: KnownIds | None, stream: ChatStreamReader | None) -> Reply:
         """Return the reply without GymWeb's secrets, which an endpoint may repeat. Replies are shown and exported."""
-        reply = self._read(self._joined(got, stream), known_ids)
+        reply = self._read(null_constants(self._joined(got, stream)), known_ids)
         try:
             fields = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
             encoded = msgspec.json.encode(fields)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.errors import PolicyError
+from apps.gym.json_constants import null_constants
 from apps.gym.traces.item_repair import mend_item
 from apps.gym.traces.items import (
     Item,
@@ -137,7 +138,7 @@ def join_responses_stream(body: bytes) -> bytes:
     """
     is_response = False
     for line in reversed(body.splitlines()):
-        event = as_object(read_json(line[5:])) if line.startswith(b"data:") else {}
+        event = as_object(read_json(null_constants(line[5:]))) if line.startswith(b"data:") else {}
         kind = str(event.get("type"))
         if kind in _STREAM_ENDS:
             return encode_json(event.get("response"))

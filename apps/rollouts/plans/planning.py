@@ -269,7 +269,7 @@ def take_snapshot(
             "base_url": policy_model.base_url,
             "model_name": policy_model.model_name,
             **({"version": policy_model.version} if policy_model.version else {}),
-            **({"logprob_mode": policy_model.logprob_mode} if policy_model.capture_tokens else {}),
+            **({"logprob_mode": policy_model.known_logprob_mode} if policy_model.capture_tokens else {}),
             **({"engine": policy_model.engine} if policy_model.engine else {}),
         },
         "environment": {

@@ -21,12 +21,12 @@ from apps.accounts.models import User
 from apps.accounts.outages import run_query
 from apps.gym.exporters.scored import group_figures, measure_group
 from apps.gym.json_lines import escape_line_ends
-from apps.gym.traces.events import AgentEnd
+from apps.gym.traces.events import AgentEnd, ModelCall
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.items import dump_json, input_items
-from apps.gym.traces.messages import has_images, offered_tools
+from apps.gym.traces.messages import find_media, offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items
 from apps.gym.traces.segments import mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
@@ -322,8 +322,8 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
 
 
 def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
-    if any(has_images(event) for event in graph.events):
-        return {"segments": [], "tokens_note": "image_content", "is_one_sequence": False}
+    if media := find_media(graph.events):
+        return {"segments": [], "tokens_note": media, "is_one_sequence": False}
     try:
         found, joined = check_graph(graph), join_graph(graph)
     except TokensUnreadable as wrong:
@@ -342,4 +342,6 @@ def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
         }
         for one in joined
     ]
-    return {"segments": segments, "tokens_note": "", "is_one_sequence": found.captured > 0 and found.is_whole}
+    calls = [event for event in graph.events if isinstance(event, ModelCall) and event.tokens is None]
+    note = next((event.tokens_note for event in calls if event.tokens_note), "")
+    return {"segments": segments, "tokens_note": note, "is_one_sequence": found.captured > 0 and found.is_whole}

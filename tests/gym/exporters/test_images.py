@@ -159,7 +159,7 @@ def test_other_images_and_formats_leave_the_rollout_out():
     assert reason("trl_sft", hidden, images="column") == "image_content"
 
 
-def test_token_rows_keep_their_tokens_whatever_the_model_saw():
+def test_token_rows_leave_out_what_token_ids_do_not_hold():
     captured = ([1, 2], [3]), ([1, 2, 3, 4], [5])
-    (row,) = rows("trl_sft_tokens", with_tokens(seeing(tool_image=True), *captured))
-    assert (row["input_ids"], row["labels"]) == ([1, 2, 3, 4, 5], [-100, -100, 3, -100, 5])
+    with pytest.raises(Dropped, match="image_content"):
+        rows("trl_sft_tokens", with_tokens(seeing(tool_image=True), *captured))

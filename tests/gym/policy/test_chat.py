@@ -378,7 +378,18 @@ def test_token_ids_and_logprobs_are_kept_beside_the_items():
         ({"token_ids": [2**32], "logprobs": {"content": [{"logprob": 0}]}}, [1], "not_token_ids"),
         ({"token_ids": "7", "logprobs": {"content": [{"logprob": 0}]}}, [1], "malformed_tokens"),
         ({"token_ids": [7], "logprobs": [0.5]}, [1], "malformed_tokens"),
-        ({"token_ids": [7], "logprobs": {"content": [{"logprob": None}]}}, [1], "malformed_tokens"),
+        *(
+            ({"token_ids": [7], "logprobs": {"content": [{"logprob": given}]}}, [1], note)
+            for given, note in (
+                (None, "logprob_not_finite"),
+                ("NaN", "logprob_not_finite"),
+                (0.5, "logprob_above_0"),
+                (3.2, "logprob_above_0"),
+                (1.1e-5, "logprob_above_0"),
+                (-9999, "logprob_placeholder"),
+                (-1e4, "logprob_placeholder"),
+            )
+        ),
     ],
 )
 def test_tokens_that_do_not_fit_together_cost_a_note_and_never_the_reply(fields, prompt, note):
@@ -386,6 +397,17 @@ def test_tokens_that_do_not_fit_together_cost_a_note_and_never_the_reply(fields,
     body = orjson.dumps({"id": "c", "choices": [choice], "prompt_token_ids": prompt})
     got = read_chat_reply(body, asked_tokens=True)
     assert (got.tokens, got.tokens_note, text_of(got.items[-1])) == (None, note, "4")
+
+
+@pytest.mark.parametrize("given", [0, 0.0, -0.0, 1e-6, 9.9e-6, -9998.9])
+def test_rounding_errors_and_small_probabilities_are_kept_as_they_are(given):
+    got = read_chat_reply(
+        token_body(
+            {"token_ids": [7, 8], "logprobs": {"content": [{"logprob": -1}, {"logprob": given}]}}, prompt_token_ids=[1]
+        ),
+        asked_tokens=True,
+    )
+    assert (got.tokens_note, got.tokens.fields()["generation_log_probs"]) == ("", [-1, given])
 
 
 def test_missing_tokens_are_noted_only_if_requested():
