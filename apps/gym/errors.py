@@ -15,7 +15,8 @@ class GymError(Exception):
 
     `transient`: another attempt may succeed. `is_misconfigured`: the configuration of this process is the cause, so
     another worker may succeed. `refused_by`: the endpoint accepts no calls for now, so the rollout returns to the queue
-    and the attempt does not count as failed. `retry_after`: seconds to wait, if the endpoint named them.
+    and the attempt does not count as failed. `retry_after`: seconds to wait, if the endpoint named them. `unreadable`:
+    the endpoint answered 200 with a reply of another form, which is often permanent (see MAX_UNREADABLE).
     """
 
     kind: ClassVar[ErrorKind]
@@ -23,6 +24,7 @@ class GymError(Exception):
     is_misconfigured: bool = False
     refused_by: RefusedBy | None = None
     retry_after: float | None = None
+    unreadable: bool = False
 
     def __init_subclass__(cls) -> None:
         cls.transient = OUTCOMES[cls.kind].retried != "no"
@@ -41,6 +43,7 @@ class GymError(Exception):
         """Copy the marks of `cause` to this error and return it."""
         self.transient, self.is_misconfigured = cause.transient, cause.is_misconfigured
         self.refused_by, self.retry_after = cause.refused_by, cause.retry_after
+        self.unreadable = cause.unreadable
         return self
 
     def misconfigured(self) -> Self:

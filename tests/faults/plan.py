@@ -26,7 +26,7 @@ TOOL = {
 def make_row(number: int, fault: str) -> dict[str, Any]:
     text = f"Question {number}: what is the weather in Paris?"
     if fault.startswith("model_"):
-        text += f" ({fault})"  # so that the model can tell
+        text += f" ({fault})"  # so that the model or its judge can tell
     prompt = [{"role": "user", "content": text}]
     return {"responses_create_params": {"input": prompt, "tools": [TOOL]}, "number": number, "fault": fault}
 
@@ -53,6 +53,8 @@ def main() -> None:
             **{"slug": slug, "name": slug, "wire": Wire.CHAT, "model_name": "mock", "concurrency": 10_000, **fields}
         )
     for slug, fields in wanted.get("environments", {}).items():
+        if "judge_model" in fields:
+            fields["judge_model"] = PolicyModel.objects.get(slug=fields["judge_model"])
         Environment.objects.create(
             **{"slug": slug, "name": slug, "adapter": Adapter.HTTP, "concurrency": 10_000, **fields}
         )

@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import suppress
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -11,6 +12,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
+from apps.gym.calls.memory_budget import MemoryBudget, parked
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import (
     BreakerReport,
@@ -21,6 +23,7 @@ from apps.rollouts.engine.circuit_breakers import (
     store_reports,
 )
 from apps.rollouts.engine.claimed_work import fetch_work
+from apps.rollouts.engine.claiming import Claim, claim_rollouts
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.reservations import Reservations
@@ -28,7 +31,9 @@ from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import take_lease
+from apps.rollouts.engine.worker_seats import WorkerSeats
 from apps.rollouts.models import Breaker, Collection, Rollout
+from apps.rollouts.steering.holds import find_holds
 from tests.deadlines import DEADLINE
 from tests.factories import make_environment, make_policy_model, make_row
 from tests.rollouts.work import plan, serve_chat
@@ -151,6 +156,32 @@ def test_the_streak_of_a_rollout_ends_with_its_own_success_and_outages_suspect_n
         assert reports == {ENDPOINT: BreakerReport(False, 9, "refused", (9, 8, 7))}
 
 
+def test_a_collection_that_only_fails_is_claimed_last_until_it_completes_a_rollout(monkeypatch):
+    breakers, worker = Breakers(), take_lease(seats=8)
+    first, second = plan(repeats=3, priority=1), plan(repeats=3, priority=2)
+    assert breakers.failing_collections() == frozenset()
+
+    def claimed():
+        failing = breakers.failing_collections()
+        slots = InUse([], lease=worker.pk, claiming=[(worker.pk, "")], failing=failing).slots(8, {})
+        claims = claim_rollouts(lease=worker.pk, slots=slots)
+        Rollout.objects.filter(pk__in=[one.rollout_id for one in claims]).update(status="queued", lease=None)
+        return {one.collection_id for one in claims}
+
+    for number in range(3):
+        assert claimed() == {first.pk}
+        breakers.observe(ENDPOINT, "server_error", "500", number, first.pk)
+    assert claimed() == {second.pk}
+    breakers.forgive(first.pk)
+    assert claimed() == {first.pk}
+    for _ in range(3):
+        breakers.count_failure(first.pk)  # attempts that failed, whatever the cause
+    assert claimed() == {second.pk}
+    later = time.monotonic() + 61
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.time.monotonic", lambda: later)
+    assert claimed() == {first.pk}
+
+
 def test_what_is_known_about_failing_rollouts_is_bounded(monkeypatch):
     monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.MAX_FAILING", 3)
     breakers = Breakers()
@@ -202,7 +233,7 @@ def test_tests_take_turns_between_collections_and_their_least_attempted_rollouts
 
     first = poisoned.rollouts.order_by("pk").first()
     Rollout.objects.filter(pk=first.pk).update(attempt=5)
-    store_reports({endpoint: BreakerReport(False, 10, "500", (first.pk,))})
+    store_reports({endpoint: BreakerReport(False, 10, "500", (first.pk,), (poisoned.pk,))})
     assert test() == []
     wait(5)
     assert test() == [(poisoned.pk, 1)]  # not the first rollout, with five attempts
@@ -211,13 +242,44 @@ def test_tests_take_turns_between_collections_and_their_least_attempted_rollouts
     wait(20)
     assert test() == [(poisoned.pk, 1)]
     good = plan(**planned, priority=2)
-    assert test() == [(good.pk, 1)]  # at once: the next test of the other collection is due in 40 seconds
+    assert test() == [(good.pk, 1)] * 4  # the breaker does not hold it: only calls of the other collection failed
+    assert (find_holds(good), len(find_holds(poisoned))) == ([], 1)
+    store_reports({endpoint: BreakerReport(False, 10, "500", (), (good.pk,))})
     assert test() == []
+    assert len(find_holds(good)) == 1
     wait(60)
-    assert test() == [(good.pk, 1)]  # it has had fewer tests, although its priority is lower
-    assert Breaker.objects.get().tests == {str(poisoned.pk): 3, str(good.pk): 2}
+    assert test() == [(good.pk, 2)]  # it has had fewer tests, although its priority is lower
+    assert Breaker.objects.get().tests == {str(poisoned.pk): 3, str(good.pk): 1}
     store_reports({endpoint: BreakerReport(True)})
     assert (Breaker.objects.get().tests, len(test())) == ({}, 8)
+
+
+def test_a_rollout_that_waits_before_a_retry_gives_its_seat_back_once():
+    async def main():
+        seats, memory = WorkerSeats(2, freed=lambda: None), MemoryBudget()
+        seats.memory, go = memory, asyncio.Event()
+
+        async def call(seconds):
+            with parked(pausing=seconds > 0):
+                await go.wait()
+
+        async def rollout(*pauses):
+            with memory.account():
+                await asyncio.gather(*map(call, pauses))
+
+        found = []
+        for pauses in [(0,), (1, 1), (1,), (1,)]:  # the first waits for something else; two calls of the second wait
+            seats.take(Claim(1, 1, 1, 1, 0, 0, 1, 0, 0), SimpleNamespace(policy_model_id=1), rollout(*pauses))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            found.append(seats.free)
+        assert found == [1, 1, 1, 0]  # at most twice as many run as there are seats
+        go.set()
+        await seats.wait(DEADLINE)
+        await asyncio.sleep(0)
+        assert (seats.free, len(memory.pausing)) == (2, 0)
+
+    asyncio.run(main())
 
 
 class Endpoints:
@@ -364,3 +426,55 @@ def test_two_poisoned_rollouts_hold_no_other_collection_back(monkeypatch, way):
     assert named
     assert set(named) <= ids
     assert set(Rollout.objects.filter(pk__in=ids).values_list("error_kind", "reward")) == {("policy_error", None)}
+
+
+@pytest.mark.parametrize("pages", [3, 1_000], ids=["passing", "permanent"])
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("<html>Deploying</html>", "text/html"),
+        ('{"detail": "welcome"}', "application/json"),
+        ('{"choices": []}', "application/json"),
+    ],
+    ids=["page", "foreign", "empty"],
+)
+def test_unreadable_replies_end_rollouts_after_a_few_tries_and_a_deployment_ends_none(monkeypatch, pages, body, kind):
+    """Every attempt has one try here, and the breaker opens after the first."""
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.FIRST_COOLDOWN", 0.02)
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.LONGEST_COOLDOWN", 0.1)
+    monkeypatch.setattr("django.conf.settings.BREAKER_FAILURES", 1)
+    calls = []
+
+    async def answer(request):
+        calls.append(1)
+        if len(calls) <= pages:
+            return web.Response(text=body, content_type=kind)
+        message = {"role": "assistant", "content": "\\boxed{0}"}
+        return web.json_response({"id": "r", "choices": [{"message": message, "finish_reason": "stop"}]})
+
+    async def collect():
+        runner, port = await serve_chat(answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=1
+        )
+        collection = await sync_to_async(plan)(model=model, repeats=1, limit=2, max_attempts=1)
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=4)
+        working = asyncio.create_task(worker.handle())
+        async with asyncio.timeout(DEADLINE):
+            while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
+                await asyncio.sleep(0.02)
+        worker.stop()
+        await working
+        await runner.cleanup()
+
+    async_to_sync(collect)()
+    ended = Rollout.objects.values_list("status", "error_kind", "failures")
+    if pages == 3:
+        assert {one[:2] for one in ended} == {("completed", "")}
+        return
+    assert list(ended) == [("failed", "policy_error", 5)] * 2
+    assert len(calls) == 10
+    for message in Rollout.objects.values_list("error_message", flat=True):
+        assert kind in message
+        assert body in message
+        assert "address, provider and wire" in message

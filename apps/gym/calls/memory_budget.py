@@ -53,6 +53,8 @@ class MemoryBudget:
         self._waiting: list[tuple[int, int, _Wait]] = []  # a heap, oldest account first
         self._granted_at = 0.0
         self._parked: Counter[Account] = Counter()
+        self.pausing: Counter[Account] = Counter()
+        """The rollouts that wait before a retry."""
 
     @property
     def largest_reply(self) -> int:
@@ -260,17 +262,25 @@ def text_width(body: bytes) -> int:
 
 
 @contextmanager
-def parked() -> Iterator[None]:
-    """Mark the current rollout as waiting for an endpoint: other rollouts then do not wait for its memory."""
+def parked(*, pausing: bool = False) -> Iterator[None]:
+    """Mark the current rollout as waiting for an endpoint: other rollouts then do not wait for its memory.
+
+    With `pausing`, it waits before a retry, and another rollout may use its seat (see WorkerSeats).
+    """
     account = _current.get()
     if account is None:
         yield
         return
-    account.budget.park(account)
+    budget = account.budget
+    budget.park(account)
+    if pausing:
+        budget.pausing[account] += 1
     try:
         yield
     finally:
-        account.budget.unpark(account)
+        budget.unpark(account)
+        if pausing:
+            budget.pausing -= Counter([account])  # drops what is zero
 
 
 def current_account() -> Account | None:

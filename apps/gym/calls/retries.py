@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from apps.gym.calls.memory_budget import parked
 from apps.gym.calls.time_limits import time_left
 
 Result = TypeVar("Result")
@@ -55,8 +56,9 @@ class Pauses(msgspec.Struct, frozen=True, kw_only=True):
             raise again.error from again.error.__cause__
         return pause
 
-    def wait(self, seconds: float) -> Awaitable[object]:
-        return (self.sleep or asyncio.sleep)(seconds)
+    async def wait(self, seconds: float) -> None:
+        with parked(pausing=True):
+            await (self.sleep or asyncio.sleep)(seconds)
 
 
 _DEFAULT = Pauses()

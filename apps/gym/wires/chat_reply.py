@@ -19,8 +19,16 @@ from apps.gym.wires.protocol import Reply, read_detail, read_usage
 class ReplyMalformed(PolicyError):
     """Raised if the endpoint sent 200 with an invalid reply."""
 
+    unreadable = True
 
-class CallsMissing(ReplyMalformed):
+
+class ReplyInterrupted(ReplyMalformed):
+    """Raised if the endpoint began or replaced a reply, and reported an error or closed the stream."""
+
+    unreadable = False
+
+
+class CallsMissing(ReplyInterrupted):
     """Raised if the finish reason is tool_calls, but the reply has neither a call nor a text.
 
     vLLM does this when it cannot parse a required call's arguments: it drops the call and keeps the reason.
@@ -121,9 +129,9 @@ def read_chat_reply(
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReplyMalformed(
-            _reported_error(body) or f"The endpoint's reply is not a chat completion: {error}"
-        ) from None
+        if reported := _reported_error(body):
+            raise ReplyInterrupted(reported) from None
+        raise ReplyMalformed(f"The endpoint's reply is not a chat completion: {error}") from None
     if not reply.choices:
         raise ReplyMalformed("The endpoint's reply has no choices.")
     choice, response_id = reply.choices[0], as_name(reply.id)
@@ -223,7 +231,7 @@ def _finish_reason(given: Any, *, has_calls: bool, has_text: bool) -> str:
     if given in _FINISH:
         return _FINISH[given]
     if given in ("abort", "error"):
-        raise ReplyMalformed(f"The endpoint aborted the reply (finish reason {given!r}).")
+        raise ReplyInterrupted(f"The endpoint aborted the reply (finish reason {given!r}).")
     if has_calls:
         # A named tool choice ends with `stop`, others with `tool_calls`.
         return "tool_calls"

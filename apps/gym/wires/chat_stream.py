@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from apps.gym.json_constants import null_constants
-from apps.gym.wires.chat_reply import ReplyMalformed
+from apps.gym.wires.chat_reply import ReplyInterrupted, ReplyMalformed
 
 EVENT_STREAM = "text/event-stream"
 _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
@@ -53,7 +53,7 @@ class ChatStreamReader:
         if self._problem is not None:
             raise self._problem
         if self._choice.finish_reason is None:
-            raise ReplyMalformed("The endpoint's stream ended before its reply did.")
+            raise ReplyInterrupted("The endpoint's stream ended before its reply did.")
         try:
             return orjson.dumps({**self._envelope, "choices": [self._choice.joined()]})
         except orjson.JSONEncodeError as error:
@@ -77,7 +77,7 @@ class ChatStreamReader:
 
     def _add(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
-            raise ReplyMalformed(f"The endpoint interrupted its reply: {_problem(chunk['error'])}")
+            raise ReplyInterrupted(f"The endpoint interrupted its reply: {_problem(chunk['error'])}")
         for key in _ENVELOPE:
             if chunk.get(key) is not None:
                 self._envelope[key] = chunk[key]

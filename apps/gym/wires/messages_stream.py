@@ -7,7 +7,7 @@ import orjson
 
 from apps.gym.json_constants import null_constants
 from apps.gym.traces.items import UNPARSED, TokenUsage, as_object, encode_json, item_type, read_json
-from apps.gym.wires.chat_reply import ReplyMalformed
+from apps.gym.wires.chat_reply import ReplyInterrupted, ReplyMalformed
 from apps.gym.wires.messages_content import assistant_blocks
 from apps.gym.wires.messages_reply import failed_reply, stop_reason, write_messages_usage
 from apps.gym.wires.protocol import Reply
@@ -64,7 +64,7 @@ class JoinedMessage:
     def body(self) -> bytes:
         """Return the message as if it had not been streamed. Raises ReplyMalformed if the stream was interrupted."""
         if self._stop is None:
-            raise ReplyMalformed("The endpoint's stream ended before its reply did.")
+            raise ReplyInterrupted("The endpoint's stream ended before its reply did.")
         blocks = [self._joined(index, block) for index, block in self._blocks.items()]
         try:
             return orjson.dumps({**self._message, **self._stop, "content": blocks, "usage": self._usage})

@@ -25,7 +25,7 @@ from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_thro
 from apps.gym.calls.retries import Pauses, TryAgain
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.json_constants import null_constants
-from apps.gym.redaction.shortening import cut
+from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.sent_sampling import as_sent
 from apps.gym.traces.known_ids import KnownIds
 from apps.gym.wires.chat import chat_request
@@ -43,6 +43,7 @@ from apps.gym.wires.responses_wire import ReplyFailed, join_responses_stream, re
 from apps.gym.wires.sending import Sender
 
 _MESSAGE_CHARACTERS = 500
+_MESSAGE_BEGIN = 80  # characters of an unreadable reply
 _LARGE_REPLY = 512 * 1024  # bytes from which replies are decoded in a thread
 # One thread, so that only one large reply at a time uses the memory for decoding.
 _LARGE_REPLIES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-replies")
@@ -239,7 +240,7 @@ class HttpPolicy:
             if _says_context_length(str(error), ""):
                 self._observe("ok")
                 return Reply(items=[], finish_reason="context_length")
-            failure = type(error)(self._safe_message(f"{error}{_other_type(got)}")).caused_by(error)
+            failure = type(error)(self._safe_message(f"{error}{_describe(got, error)}")).caused_by(error)
             self._observe("malformed", str(failure))
             raise TryAgain(failure) from None
         except ReplyFailed as error:
@@ -269,7 +270,9 @@ class HttpPolicy:
     def _joined(self, got: OutboundReply, stream: ChatStreamReader | None) -> bytes:
         """Return the body. A streamed body is joined into one reply, unless `stream` has already joined it."""
         join = _JOINS[self._wire]
-        if not got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
+        # Some servers send events with another content type. No JSON text begins like an event.
+        is_stream = got.headers.get("Content-Type", "").startswith(EVENT_STREAM)
+        if not (is_stream or got.body.startswith((b"data:", b"event:"))):
             return got.body
         # The sizes differ if the body was compressed, or if the gate repeated the call.
         return stream.joined() if stream and stream.size == len(got.body) else join(got.body)
@@ -318,10 +321,12 @@ def _read_space_left(message: str) -> int:
     return int(found["most"]) - int(found["input"] or 0) if found else 0
 
 
-def _other_type(got: OutboundReply) -> str:
-    """Return a sentence that names the content type of a reply, unless it is JSON."""
-    kind = got.headers.get("Content-Type", "")
-    return "" if not kind or "json" in kind else f" Its content type is {cut(kind, 100)}."
+def _describe(got: OutboundReply, error: GymError) -> str:
+    """Return sentences with the content type of an unreadable reply, its first bytes and what to do."""
+    if not error.unreadable:
+        return ""
+    kind, begin = cut(got.headers.get("Content-Type", "not set"), 100), cut_body(got.body, _MESSAGE_BEGIN)
+    return f" Its content type is {kind}. It begins with {begin!r}. Check the address, provider and wire of the model."
 
 
 def _outcome(status: int) -> Outcome:

@@ -17,7 +17,7 @@ from apps.gym.traces.items import (
     read_json,
     valid_arguments,
 )
-from apps.gym.wires.chat_reply import ReplyMalformed, as_name, foreign_reason, read_error
+from apps.gym.wires.chat_reply import ReplyInterrupted, ReplyMalformed, as_name, foreign_reason, read_error
 from apps.gym.wires.dialect import PLAIN, Dialect, check_sampling
 from apps.gym.wires.protocol import Ask, Reply, read_detail, read_usage
 
@@ -146,7 +146,7 @@ def join_responses_stream(body: bytes) -> bytes:
             return encode_json({"error": as_object(event.get("error")) or event})
         is_response = is_response or kind.startswith("response.")
     if is_response:
-        raise ReplyMalformed("The endpoint's stream ended before its response did.")
+        raise ReplyInterrupted("The endpoint's stream ended before its response did.")
     raise ReplyMalformed("The endpoint's stream has no events of the Responses API.").permanent()
 
 

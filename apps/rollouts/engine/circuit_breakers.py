@@ -5,15 +5,15 @@ the endpoint for all workers, and rollouts wait in the queue instead of failing.
 one test rollout. Each test doubles the cooldown, up to LONGEST_COOLDOWN. A successful call closes the breaker.
 
 The rollout may be what fails, not the endpoint. So error replies do not count while the endpoint answers other calls,
-and tests take turns: a collection without a test since the breaker opened need not wait after another one's test. A
-rollout is a suspect once the endpoint has answered others between its failures twice. Calls of suspects open no
-breaker, and their failed attempts count.
+and a breaker holds back only the collections whose calls failed. These take turns with the tests. A rollout is a
+suspect once the endpoint has answered others between its failures twice. Calls of suspects open no breaker, and their
+failed attempts count. A collection that only fails is claimed after all others.
 """
 
 import json
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -60,29 +60,28 @@ class Endpoint(NamedTuple):
 
 
 class OpenBreaker(NamedTuple):
-    """An open or half-open breaker. `tests` counts the test rollouts since it opened by collection id."""
+    """An open or half-open breaker. `tests` counts the tests since it opened by id of the collections that it holds.
+
+    Without any, it holds all collections.
+    """
 
     retry_at: datetime
     cooldown: float
     tests: Mapping[int, int] = {}
 
-    def is_due_for(self, collection: int, now: datetime) -> bool:
-        """Return True if a rollout of the collection may test the endpoint.
-
-        After the first test, a collection without a test need not wait: the tests of another collection may fail
-        because of its rollouts.
-        """
-        is_untested = bool(self.tests) and collection not in self.tests
-        return is_untested or self.retry_at <= now
+    def holds(self, collection: int) -> bool:
+        """Return True if rollouts of the collection wait: its calls failed, not only those of other collections."""
+        return not self.tests or collection in self.tests
 
 
 class BreakerReport(NamedTuple):
-    """A worker's report about an endpoint: it works again, or its consecutive failures and the ids of some rollouts."""
+    """A worker's report about an endpoint: it works again, or its consecutive failures and whose calls failed."""
 
     works: bool
     failures: int = 0
     message: str = ""
     rollouts: tuple[int, ...] = ()
+    collections: tuple[int, ...] = ()
 
 
 class _Streak:
@@ -105,7 +104,8 @@ class Breakers:
     """One worker's view of the breakers. Used only on the worker's event loop."""
 
     def __init__(self) -> None:
-        self._failures: dict[Endpoint, int] = {}
+        self._failures: dict[Endpoint, Counter[int]] = {}  # by collection id
+        self._failing: dict[int, tuple[int, float]] = {}  # by collection id: failures, and the time of the last one
         self._open: frozenset[Endpoint] = frozenset()
         self._reports: dict[Endpoint, BreakerReport] = {}
         self._answers: defaultdict[Endpoint, int] = defaultdict(int)
@@ -113,16 +113,21 @@ class Breakers:
         self.streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)
         """Streaks by endpoint and rollout id, the latest last."""
 
-    def observe(self, endpoint: Endpoint, outcome: Outcome, message: str, rollout: int | None = None) -> None:
-        """Count the outcome of a call that was made for the rollout with this id."""
+    def observe(
+        self, endpoint: Endpoint, outcome: Outcome, message: str, rollout: int | None = None, collection: int = 0
+    ) -> None:
+        """Count the outcome of a call that was made for the rollout with this id, of the collection with this id."""
         if outcome in _FAILURES:
+            self.count_failure(collection)
             is_suspect = self._is_of_suspect(endpoint, rollout)
             if is_suspect or (outcome in _REPLIES and self._answers_others(endpoint)):
                 return
-            failures = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
-            if failures >= settings.BREAKER_FAILURES:
+            counts = self._failures.setdefault(endpoint, Counter())
+            counts[collection] += 1
+            if (failures := counts.total()) >= settings.BREAKER_FAILURES:
                 named = tuple(islice(reversed(self.streaks[endpoint]), MAX_NAMED))
-                self._reports[endpoint] = BreakerReport(False, failures, message, named)
+                held = tuple(pk for pk in counts if pk)
+                self._reports[endpoint] = BreakerReport(False, failures, message, named, held)
         elif outcome == "ok":
             self._answers[endpoint] += 1
             self._answered_at[endpoint] = time.monotonic()
@@ -134,6 +139,20 @@ class Breakers:
                 self._reports[endpoint] = BreakerReport(True)
             elif self._reports:
                 self._reports.pop(endpoint, None)
+
+    def count_failure(self, collection: int) -> None:
+        """Count a failed call or attempt of a collection."""
+        self._failing[collection] = self._failing.get(collection, (0, 0.0))[0] + 1, time.monotonic()
+
+    def forgive(self, collection: int) -> None:
+        """Forget the failures of a collection, because a rollout completed."""
+        self._failing.pop(collection, None)
+
+    def failing_collections(self) -> frozenset[int]:
+        """Return the collections that only failed, several times and lately. Others are claimed first."""
+        since = time.monotonic() - LONGEST_COOLDOWN
+        self._failing = {pk: found for pk, found in self._failing.items() if found[1] > since}
+        return frozenset(pk for pk, (number, _) in self._failing.items() if number >= settings.BREAKER_FAILURES)
 
     def _answers_others(self, endpoint: Endpoint) -> bool:
         return time.monotonic() - self._answered_at.get(endpoint, -math.inf) < ANSWERED_SECONDS
@@ -159,7 +178,8 @@ class Breakers:
         streak = self.streaks[endpoint].get(rollout) if endpoint in self.streaks else None
         if streak and streak.gaps >= SUSPECT_GAPS:
             return False
-        return endpoint in self._open or self._failures.get(endpoint, 0) >= settings.BREAKER_FAILURES
+        counts = self._failures.get(endpoint)
+        return endpoint in self._open or (counts is not None and counts.total() >= settings.BREAKER_FAILURES)
 
     @contextmanager
     def reports(self) -> Iterator[dict[Endpoint, BreakerReport]]:
@@ -189,7 +209,8 @@ def store_reports(reports: dict[Endpoint, BreakerReport]) -> None:
             continue
         breaker, _ = Breaker.objects.get_or_create(**endpoint.key, defaults={})
         message = cut_clean(report.message.replace("\0", ""), 500)
-        fields = {"failures": report.failures, "message": message, "rollouts": report.rollouts}
+        tests = {**{str(pk): 0 for pk in report.collections}, **breaker.tests}
+        fields = {"failures": report.failures, "message": message, "rollouts": report.rollouts, "tests": tests}
         row = Breaker.objects.filter(pk=breaker.pk)
         row.filter(state=Breaker.State.CLOSED).update(
             state=Breaker.State.OPEN,

@@ -52,7 +52,8 @@ class Slots(NamedTuple):
     id. Both are only passed on to `Reservations.reserve`.
 
     `tests` counts the test rollouts of the collections whose next rollout tests an endpoint with an open breaker. The
-    collection with the fewest tests goes first, with its least attempted rollout.
+    collection with the fewest tests goes first, with its least attempted rollout. `failing` are collections that only
+    fail: they go last.
     """
 
     seats: int
@@ -67,6 +68,7 @@ class Slots(NamedTuple):
     max_in_flight: Mapping[int, int] = {}
     judge_calls: Mapping[int, int] = {}
     tests: Mapping[int, int] = {}
+    failing: frozenset[int] = frozenset()
 
 
 # `lost < 1` ordered by `lost` makes PostgreSQL read the index of queued rows. With `lost = 0` ordered by `id`, it reads
@@ -110,6 +112,7 @@ def claim_rollouts(
         return []
     running = read_running() if running is None else running
     candidates = _in_turn([one for one in running if one.is_claimable_by(slots.group)], slots.tests)
+    candidates.sort(key=lambda one: one.pk in slots.failing)
     claiming = _Claiming(lease, slots, can_run or (lambda _: True), reservations or Reservations())
     # Ignore collections without a free slot: no worker should make room for a rollout that cannot start.
     quarantined = [one for one in candidates if (one.max_worker_losses or 0) > 1 and _free_slots(slots, one, 1) > 0]

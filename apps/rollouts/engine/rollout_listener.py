@@ -15,6 +15,11 @@ from apps.rollouts.engine.running import Setting
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_counters import Meters
 
+MAX_UNREADABLE = 5
+"""Counted failures after which an unreadable reply is final, even if a breaker is open.
+
+The tests of a breaker spread them over more than a minute: a gateway may send an HTML page while a server restarts.
+"""
 MAX_CLAIMS = 20
 """Claims of a rollout after which its next failure is final, even if it is transient or a breaker is open."""
 
@@ -52,23 +57,28 @@ class RolloutListener:
 
         An attempt does not count as failed if its endpoint fails for all rollouts or accepts no calls at present, or if
         this worker is misconfigured. In the last case, other workers run the collection. It counts if the endpoint
-        answers other rollouts (see circuit_breakers).
+        answers other rollouts (see circuit_breakers), or if its reply cannot be read (see MAX_UNREADABLE).
         """
         if failure.refused_by:
             return 0
+        self._breakers.count_failure(claim.collection_id)
         if failure.is_misconfigured:
             self.settings.refuse(claim.collection_id, str(failure))
             return 0
         if not failure.transient or claim.attempt >= MAX_CLAIMS:
             return None
+        most = setting.max_attempts
         if self._breakers.is_failing(_failing_endpoint(setting, failure), claim.rollout_id):
-            return 0
-        return 1 if claim.failures + 1 < setting.max_attempts else None
+            if not failure.unreadable:
+                return 0
+            most = max(most, MAX_UNREADABLE)
+        return 1 if claim.failures + 1 < most else None
 
     def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
         # A successful call need not be told apart unless an earlier one failed.
-        rollout = CURRENT_ROLLOUT.get() if outcome != "ok" or self._breakers.streaks else None
-        self._breakers.observe(endpoint, outcome, message, rollout.rollout_id if rollout else None)
+        claim = CURRENT_ROLLOUT.get() if outcome != "ok" or self._breakers.streaks else None
+        rollout, collection = (claim.rollout_id, claim.collection_id) if claim else (None, 0)
+        self._breakers.observe(endpoint, outcome, message, rollout, collection)
         if outcome == "quota":
             self._throttles.report_exhausted_quota(endpoint, message)
         self._meters.count_try(endpoint.kind, slug, outcome)

@@ -46,12 +46,14 @@ class InUse:
         judge_calls: Counter[int] | None = None,
         unstored: Mapping[int, int] | None = None,
         claimable: Mapping[Endpoint, int] | None = None,
+        failing: frozenset[int] = frozenset(),
     ) -> None:
         """Count the running rollouts.
 
         `claiming` has (worker id, group) of all claiming workers, including this one. `judge_calls` counts judge calls
         by model id, which count towards the concurrency of the model. `unstored` counts finished rollouts by
         collection id whose usage is not in the database yet. `claimable` limits claims for throttled endpoints.
+        `failing` are collections to claim last.
         """
         self.lease = lease
         self.claiming = claiming
@@ -70,6 +72,7 @@ class InUse:
         """True if a collection with a budget has results that are not stored yet. Set by `slots`."""
         self._unstored = unstored or {}
         self._claimable = claimable or {}
+        self._failing = failing
         self._due_tests: dict[Endpoint, set[int]] = {}
 
     def slots(
@@ -82,9 +85,9 @@ class InUse:
         """Return the remaining limits. `elsewhere` counts the rollouts of other workers by collection id.
 
         Limits of rollouts are not divided between workers (those of judge calls are): shares of workers without a free
-        seat would be idle, and shares would be wrong whenever a worker starts or stops. An endpoint with an open
-        breaker has no slots, or one if a test is due for one of its collections. An environment with an unhealthy
-        server has none. `running` are the running collections; by default they are read here.
+        seat would be idle, and shares would be wrong whenever a worker starts or stops. An open breaker leaves no slots
+        to the collections that it holds, or one if a test is due. An environment with an unhealthy server has none.
+        `running` are the running collections; by default they are read here.
         """
         running = read_running() if running is None else running
         self._due_tests = {}
@@ -93,7 +96,8 @@ class InUse:
         judged: dict[int, set[int]] = {}
         unhealthy: set[int] = set()
         tests: dict[int, int] = {}
-        not_due: set[int] = set()
+        held: dict[int, int] = {}
+        free: set[Endpoint] = set()
         now = timezone.now()
         for one in running:
             models.add(one.model, one.model_limit, one.group)
@@ -105,11 +109,14 @@ class InUse:
             ):
                 if (breaker := open_breakers.get(endpoint)) is None:
                     continue
-                if breaker.is_due_for(one.pk, now):
+                if not breaker.holds(one.pk):
+                    free.add(endpoint)
+                    continue
+                is_due = breaker.retry_at <= now
+                held[one.pk] = min(held.get(one.pk, 1), int(is_due))
+                if is_due:
                     self._due_tests.setdefault(endpoint, set()).add(one.pk)
                     tests[one.pk] = max(tests.get(one.pk, 0), breaker.tests.get(one.pk, 0))
-                else:
-                    not_due.add(one.pk)
             if is_held_back(one.adapter, one.health, one.checked_at, now):
                 unhealthy.add(one.environment)
             if one.judge is not None and one.judge_limit is not None:
@@ -127,15 +134,16 @@ class InUse:
                 # Without a share of the judge, this worker must not start rollouts that need it.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
         environments_left.update(dict.fromkeys(unhealthy & environments_left.keys(), 0))
-        bounds = {endpoint: int(endpoint in self._due_tests) for endpoint in open_breakers}
+        bounds = {endpoint: int(endpoint in self._due_tests) for endpoint in open_breakers if endpoint not in free}
         for endpoint, number in self._claimable.items():
             bounds[endpoint] = min(number, bounds.get(endpoint, number))
         self._apply_bounds(bounds, judged, models_left, environments_left)
+        collections_left = self._remaining(collections, used.collections)
         return Slots(
             seats,
             models_left,
             environments_left,
-            {**self._remaining(collections, used.collections), **dict.fromkeys(not_due, 0)},
+            collections_left | {pk: min(number, collections_left.get(pk, number)) for pk, number in held.items()},
             running=self.running,
             suspects=self.suspects,
             alone=self.alone,
@@ -144,6 +152,7 @@ class InUse:
             max_in_flight=collections.numbers,
             judge_calls=self._judge_calls,
             tests=tests,
+            failing=self._failing,
         )
 
     def _used(self, elsewhere: Mapping[int, int], running: list[RunningCollection]) -> "Used":

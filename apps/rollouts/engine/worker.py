@@ -52,6 +52,8 @@ POLLS_PER_SECOND = 32
 """Number of polls for updates per second of all workers together, if LONGEST_POLL_SECONDS permits it."""
 IDLE_SECONDS = 5.0
 """Seconds between two polls for updates while no rollout runs."""
+PAUSING_SECONDS = 0.2
+"""Seconds between two claims while rollouts wait before a retry, because nothing tells when their seats are free."""
 CLAIM_SECONDS = 0.05
 """Seconds between two claims while there is more to claim."""
 POLLS_PER_RECONCILIATION = 5
@@ -126,7 +128,7 @@ class RolloutWorker(ChannelsWorker):
         """
         tune_garbage_collection()
         self._outbound = open_outbound()
-        self._memory = self._outbound.memory
+        self._memory = self._seats.memory = self._outbound.memory
         self._outbox = Outbox(in_database=self._database.run, changed=self._changes.add, memory=self._memory)
         self._listener = RolloutListener(
             self._outbound,
@@ -172,7 +174,8 @@ class RolloutWorker(ChannelsWorker):
                 self._identity.trouble = f"Claiming rollouts failed and is retried: {problem}"
                 self._claim_log.failed(problem)
             if claimed < MAX_CLAIM:
-                await self._wait_until_woken(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
+                poll_seconds = PAUSING_SECONDS if self._memory.pausing else POLL_SECONDS
+                await self._wait_until_woken(CLAIM_SECONDS if claimed or self._awaits_results else poll_seconds)
 
     async def _fill_seats(self) -> int:
         """Claim and start rollouts for the free seats. Return their number."""
@@ -277,6 +280,7 @@ class RolloutWorker(ChannelsWorker):
             judge_calls=self._seats.judges.taken(),
             unstored=self._outbox.unstored.copy(),
             claimable=self._throttles.claimable(),
+            failing=self._breakers.failing_collections(),
         )
 
     async def _run(
@@ -300,6 +304,8 @@ class RolloutWorker(ChannelsWorker):
         finally:
             if attempt:
                 await attempt.close()
+        if end.status == "completed":
+            self._breakers.forgive(claim.collection_id)
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.add_end(end)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
+from apps.gym.calls.memory_budget import MemoryBudget
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.running import Setting
@@ -21,11 +22,14 @@ def external_seats(seats: int) -> int:
 class WorkerSeats:
     """The seats of a worker. Used only on its event loop.
 
-    `freed` is called when enough seats are free to claim again.
+    `freed` is called when enough seats are free to claim again. A rollout that waits before a retry gives its seat to
+    another one, so that rollouts whose calls fail do not take all seats. At most twice as many run as there are seats.
     """
 
     def __init__(self, number: int, freed: Callable[[], None]) -> None:
         self.judges = JudgeSeats()
+        self.memory: MemoryBudget | None = None
+        """Counts the rollouts that wait before a retry."""
         self._number = number
         self._freed = freed
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
@@ -39,7 +43,8 @@ class WorkerSeats:
 
     @property
     def free(self) -> int:
-        return self._number - len(self._running)
+        waiting = min(len(self.memory.pausing), self._number) if self.memory else 0
+        return self._number - len(self._running) + waiting
 
     def has_external_seat(self, taken: int) -> bool:
         return self.free > 0 and taken < external_seats(self._number)

@@ -91,8 +91,8 @@ def find_holds(collection: Collection) -> Holds:
     if collection.is_finished:
         return []
     used = _uses(collection)
-    shared = [*_find_unwell(collection), *_find_breakers(used), *_find_throttles(used), *_find_refusals(collection)]
-    shared += _find_taken(collection)
+    shared = [*_find_unwell(collection), *_find_breakers(used, collection.pk), *_find_throttles(used)]
+    shared += [*_find_refusals(collection), *_find_taken(collection)]
     return shared if collection.state == Collection.State.PAUSED else [*_find_full_disk(), *shared]
 
 
@@ -130,10 +130,16 @@ def _find_unwell(collection: Collection) -> Holds:
     ]
 
 
-def _find_breakers(which: Q) -> Holds:
+def _find_breakers(which: Q, collection: int | None = None) -> Holds:
+    """Return the open breakers, with a collection only those that hold it."""
     shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(which).order_by("pk")
+    found = [
+        breaker
+        for breaker in shut.select_related("policy_model", "environment")
+        if not (collection and breaker.tests) or str(collection) in breaker.tests
+    ]
     now = timezone.now()
-    return [_of_breaker(breaker, now) for breaker in shut.select_related("policy_model", "environment")]
+    return [_of_breaker(breaker, now) for breaker in found]
 
 
 def _of_breaker(breaker: Breaker, now: datetime) -> Hold:

@@ -320,11 +320,55 @@ def test_a_stream_of_another_api_is_a_permanent_error_with_its_content_type():
     assert not raised.value.transient
 
 
+UNREADABLE = {
+    "page": (b"<html><title>Deploying</title>", "text/html", "'<html><title>Deploying</title>'"),
+    "foreign": (b'{"result": "4"}', "application/json", """'{"result": "4"}'"""),
+    "text": (b"upstream ok", "text/plain", "'upstream ok'"),
+    "NaN": (b'{"choices": NaN, "output": NaN, "content": NaN}', "application/json", "NaN"),
+    "no choices": (b'{"choices": []}', "application/json", "choices"),
+    "no body": (b"", "application/json", "It begins with ''"),
+}
+
+
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
-def test_a_page_in_place_of_a_reply_is_named_by_its_content_type(wire):
-    endpoint = Endpoint(*[(200, b"<html>", {"Content-Type": "text/html"})] * 3)
-    with pytest.raises(PolicyError, match=r"content type is text/html"):
+@pytest.mark.parametrize("form", UNREADABLE)
+def test_an_unreadable_reply_names_its_type_its_begin_and_the_remedy(form, wire):
+    body, kind, begin = UNREADABLE[form]
+    endpoint = Endpoint(*[(200, body, {"Content-Type": kind})] * 3)
+    with pytest.raises(PolicyError) as raised:
         endpoint.ask(wire=wire)
+    message = str(raised.value)
+    assert f"content type is {kind}" in message
+    assert begin in message
+    assert "address, provider and wire" in message
+    assert (raised.value.unreadable, raised.value.transient, len(endpoint.requests)) == (True, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        ("chat", b'{"error": {"message": "loading the weights"}}'),
+        ("chat", b'data: {"choices": [{"delta": {"content": "4"}}]}\n\n'),
+        ("responses", b'data: {"type": "response.created"}\n\n'),
+        ("messages", b'event: message_start\ndata: {"type": "message_start", "message": {}}\n\n'),
+    ],
+)
+def test_an_interrupted_reply_is_not_unreadable(wire, body):
+    endpoint = Endpoint(*[(200, body, {"Content-Type": "text/plain"})] * 3)
+    with pytest.raises(PolicyError) as raised:
+        endpoint.ask(wire=wire)
+    assert not raised.value.unreadable
+    assert "content type" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", ""])
+def test_events_with_another_content_type_are_read(kind):
+    choice = {"index": 0, "delta": {"content": "4"}, "finish_reason": "stop"}
+    chat = b"data: " + orjson.dumps({"id": "r", "choices": [choice]}) + b"\n\ndata: [DONE]\n\n"
+    [item] = Endpoint((200, chat, {"Content-Type": kind})).ask().items
+    assert item["content"][0]["text"] == "4"
+    reply = Endpoint((200, events(DONE)[1], {"Content-Type": kind})).ask(wire="responses")
+    assert reply.items == RESPONSES_OK["output"]
 
 
 def test_the_retry_after_header_of_litellm_is_honoured():
