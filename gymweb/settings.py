@@ -231,6 +231,8 @@ UPLOAD_PART_BYTES = 8 * 1024**2
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
 FILE_UPLOAD_TEMP_DIR = str(VAR_DIR / "tmp")
+# Locked files that show which processes are alive.
+PROCESSES_DIR = VAR_DIR / "tmp" / "processes"
 UPLOADS_DIR = VAR_DIR / "uploads"
 EXPORTS_DIR = VAR_DIR / "exports"
 TRACKING_DIR = VAR_DIR / "tracking"

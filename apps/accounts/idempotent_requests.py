@@ -16,7 +16,7 @@ from apps.gym.request_refusals import Refusal
 LOST_AFTER = timedelta(minutes=10)
 """Without a response for this long, a request is considered lost, and the next one with its key replaces it.
 
-At once if its process has ended, which only processes of the same machine and container can see.
+At once if its process has ended, which processes with the same GYMWEB_VAR can see, also after a restart.
 """
 SWEPT_AT_ONCE = 1_000
 MAX_KEY_LENGTH = 128
@@ -58,12 +58,13 @@ def claim_key(*, user: User, key: str, fingerprint: str) -> KeptAnswer:
     forget_old(user=user, key=key)
     held = KeptAnswer.objects.filter(user=user, key=key, status__isnull=True)
     for pk, process in held.values_list("pk", "body"):
-        if has_ended(process):
+        if has_ended(settings.PROCESSES_DIR, process):
             held.filter(pk=pk, body=process).delete()
     try:
         with transaction.atomic():
             # The body names the process until the response replaces it.
-            return KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint, body=name_process())
+            own = name_process(settings.PROCESSES_DIR)
+            return KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint, body=own)
     except IntegrityError:
         earlier = KeptAnswer.objects.filter(user=user, key=key).first()
     if earlier is None:

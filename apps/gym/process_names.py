@@ -1,29 +1,40 @@
-"""Name processes, so that another process of the same machine and container can tell that one has ended."""
+"""Name processes, so that another process that shares a folder can tell that one has ended."""
 
+import fcntl
 import os
+import time
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
-_PROC = Path("/proc")
+_REMOVED_AFTER = 30 * 86_400  # seconds
 
 
-def name_process(pid: int | None = None) -> str:
-    """Return a name that no other process ever has: of this process, or of another one that is alive.
+@cache
+def name_process(folder: Path) -> str:
+    """Return a name that no other process ever has. It is empty if the folder cannot be written.
 
-    It is empty if the process has ended, and where /proc is missing.
+    As long as the process lives, it locks a file with this name, which all containers with this folder see.
     """
-    pid = os.getpid() if pid is None else pid
+    name = uuid4().hex
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        # The name of a program may contain spaces and brackets.
-        state, *fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        # The number of a process means another process in another container.
-        namespace = (_PROC / "self/ns/pid").readlink()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fcntl.flock(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX)
     except OSError:
         return ""
-    return "" if state in ("Z", "X") else f"{boot} {namespace} {pid} {fields[18]}"
+    with suppress(OSError):
+        for other in folder.iterdir():
+            if other.stat().st_mtime < time.time() - _REMOVED_AFTER and has_ended(folder, other.name):
+                other.unlink()
+    return name
 
 
-def has_ended(name: str) -> bool:
-    """Return True if the process certainly has ended. A process elsewhere may be alive."""
-    here, there = name_process().split(), name.split()
-    return len(there) == 4 and here[:2] == there[:2] and name_process(int(there[2])) != name
+def has_ended(folder: Path, name: str) -> bool:
+    """Return True if the process certainly has ended. A process without a file may be alive elsewhere."""
+    try:
+        with (folder / name).open("rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

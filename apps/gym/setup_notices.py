@@ -5,7 +5,9 @@ Each kind is declared once, in `NOTICES`. Notices of rollouts are stored in a co
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -13,6 +15,7 @@ import msgspec
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.items import Item, as_object, assistant_text, read_json, text_of
 from apps.gym.traces.tokens import TokensUnreadable, read_new_ids
+from apps.gym.wires.chat_reply import is_repetition
 
 MAX_NOTICES = 120
 """Maximum characters of the stored names of a rollout."""
@@ -21,11 +24,18 @@ _CALL_MARKS = (
     *("<tool_calls>", "<TOOLCALL>", "<minimax:tool_call>", "<start_function_call>", "<|START_ACTION|>"),
     *("<|action_start|>", "<invoke name=", "functools[", "to=functions.", "<function_call>", "<tools>"),
 )
-_SUSPICIOUS = re.compile(r"\A\s*[{`]|[<\[◁]|to=functions\.|\)\s*\Z")
+_SUSPICIOUS = re.compile(r"\A\s*[{`]|[<\[◁]|\{\s*[\"}]|to=functions\.|Action Input|\)\s*\Z")
 """Found in every text with a mark of a call or a thought, and in every text that may be a call as a whole."""
+_LIMITS = {"chat": "max_completion_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}
+_ENDS_READ = 64  # replies whose last tokens are counted
 _CALL_SPAN = 400
 """Characters after a mark of a call in which the name of the tool is expected."""
-_FENCED = re.compile(r"\A\s*```\w*\n(.*)```\s*\Z", re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*```[^`\n]*$", re.MULTILINE)
+_FIRST_VALUE = re.compile(r"^[ \t]*[{\[]", re.MULTILINE)
+_SEPARATORS = frozenset(" \t\r\n,;")
+# A call whose marks the server removed.
+_BY_NAME = re.compile(r"(?:functions\.)?([\w.-]+?)(?::\d+)?(?:\[ARGS\])?\s*(\{.*\})", re.DOTALL)
+_REACT = re.compile(r"^[ \t*]*Action[*]*:[*` \t]*([\w.-]+)[*` \t]*\n+[ \t*]*Action Input\b", re.MULTILINE)
 _THOUGHT_MARKS = [
     *(
         (f"<{tag}>", f"</{tag}>")
@@ -40,7 +50,7 @@ _decoder = json.JSONDecoder()
 class Reply(NamedTuple):
     """A reply of the model. `tools` are the names of the offered tools, `prompts` the messages that the model got.
 
-    `is_whole` is True if the server reported the reply as complete.
+    `is_whole` is True if the server reported the reply as complete. `ends` counts the last tokens of shorter replies.
     """
 
     event: ModelCall
@@ -49,6 +59,7 @@ class Reply(NamedTuple):
     is_whole: bool
     tools: list[str]
     prompts: list[list[Item]]
+    ends: Counter[int]
 
     @property
     def answers(self) -> bool:
@@ -63,7 +74,7 @@ class Reply(NamedTuple):
     def has_mark(self, mark: str, place: int) -> bool:
         """Return True for a mark that is neither quoted nor asked for in the prompt."""
         before = self.text[:place]
-        in_code = before.rstrip().rpartition("\n")[2].lstrip().startswith("```")
+        in_code = len(_FENCE.findall(before)) % 2 == 1
         is_quoted = in_code or before.endswith(("`", "'", '"'))
         return not is_quoted and not any(mark in text_of(item) for items in self.prompts for item in items)
 
@@ -78,6 +89,9 @@ def _has_text_call(reply: Reply) -> bool:
         place = text.find(mark)
         if place >= 0 and _names_tool(text, place + len(mark), named):
             return reply.has_mark(mark, place)
+    for found in _REACT.finditer(text):
+        if found[1] in named:
+            return reply.has_mark("Action Input", found.start())
     return _is_bare_call(text, named)
 
 
@@ -87,19 +101,40 @@ def _names_tool(text: str, start: int, named: list[str]) -> bool:
     if text[begin : begin + 1] in {"{", "["}:
         try:
             _decoder.raw_decode(text, begin)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
     return any(name in text[start : start + _CALL_SPAN] for name in named)
 
 
 def _is_bare_call(text: str, named: list[str]) -> bool:
-    """Return True if the whole text is a call: a JSON object, a list of them, or `[name(argument=1)]`."""
-    body = _FENCED.sub(r"\1", text).strip()
+    """Return True if the text consists of calls, or ends with them after a sentence.
+
+    A call is a JSON object, `name{"argument": 1}` or `[name(argument=1)]`. Calls may be in code blocks.
+    """
+    body = _FENCE.sub("", text).strip()
     inner = body.removeprefix("[").removesuffix("]")
     if inner.endswith(")"):
         return any(inner.startswith(f"{name}(") for name in named)
-    given = read_json(body) if body[:1] in {"{", "["} else None
-    return bool(given) and all(_is_call(call, named) for call in (given if isinstance(given, list) else [given]))
+    if (by_name := _BY_NAME.fullmatch(body)) and by_name[1] in named:
+        return isinstance(read_json(by_name[2]), dict)
+    start = _FIRST_VALUE.search(body)
+    calls = _read_values(body[start.start() :].lstrip()) if start else []
+    return bool(calls) and all(_is_call(call, named) for call in calls)
+
+
+def _read_values(text: str) -> list[Any]:
+    """Return the JSON values that the text consists of, or an empty list. Lists are flattened."""
+    values: list[Any] = []
+    place = 0
+    while place < len(text):
+        try:
+            value, place = _decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return []
+        values += value if isinstance(value, list) else [value]
+        while text[place : place + 1] in _SEPARATORS:
+            place += 1
+    return values
 
 
 def _is_call(given: Any, named: list[str]) -> bool:
@@ -126,8 +161,7 @@ def _has_thought(reply: Reply) -> bool:
 def _is_cut(reply: Reply) -> bool:
     """Return True if a whole reply ends exactly at its limit, unless its tokens show that it is complete.
 
-    Chat templates end the turns of a prompt with the token that ends a reply. A last token that the prompt lacks
-    is therefore part of the text.
+    An end token ends other replies of the model, or the turns of the prompt, but is in no text.
     """
     if reply.beyond_limit != 0 or not reply.is_whole or reply.has_calls:
         return False
@@ -135,7 +169,9 @@ def _is_cut(reply: Reply) -> bool:
         prompt, generated = read_new_ids(reply.event.tokens or b"")
     except TokensUnreadable:
         return True
-    return not generated or generated[-1] not in prompt
+    # Servers that leave the end token out have no frequent one.
+    ends = [token for token, number in reply.ends.items() if number >= max(2, reply.ends.total() / 4)]
+    return not generated or generated[-1] in generated[:-1] or generated[-1] not in (ends or prompt)
 
 
 class Notice(NamedTuple):
@@ -153,6 +189,10 @@ class Notice(NamedTuple):
     sign: Callable[[Reply], bool] | None
     unless: Literal["", "called", "answered"] = ""
     least: int = 1
+
+    def over(self, wire: str) -> "Notice":
+        """Return the notice with the name that the token limit has over this wire."""
+        return self._replace(remedy=self.remedy.replace("{limit}", _LIMITS[wire]))
 
 
 EQUAL_ATTEMPTS, CUT = "equal_attempts", "cut_unreported"
@@ -184,7 +224,7 @@ _NOTICES = (
         "limit_exceeded",
         "Token limit ignored",
         "A reply has more output tokens than the limit that was sent.",
-        "In the request options of the policy model, rename `max_completion_tokens` to the name that it reads.",
+        "In the request options of the policy model, rename `{limit}` to the name that it reads.",
         lambda reply: (reply.beyond_limit or 0) > 0,
         least=2,
     ),
@@ -195,6 +235,13 @@ _NOTICES = (
         "Raise `max_output_tokens`, and update the server: the finish reason of a cut reply is `length`.",
         _is_cut,
         least=2,
+    ),
+    Notice(
+        "repetition",
+        "Replies cut as repetition",
+        "The server cut a reply because it repeats itself.",
+        "Raise the temperature or a penalty, or change `repetition_detection` in the model's sampling.",
+        lambda reply: is_repetition(reply.event.server_finish_reason),
     ),
     Notice(
         EQUAL_ATTEMPTS,
@@ -209,9 +256,9 @@ NOTICES: dict[str, Notice] = {each.name: each for each in _NOTICES}
 OF_ROLLOUTS = tuple(each.name for each in _NOTICES if each.sign)
 
 
-def read_notices(stored: str) -> list[Notice]:
-    """Return the notices that are stored for a rollout."""
-    return [NOTICES[name] for name in stored.split() if name in NOTICES]
+def read_notices(stored: str, wire: str) -> list[Notice]:
+    """Return the notices that are stored for a rollout, whose model is called over this wire."""
+    return [NOTICES[name].over(wire) for name in stored.split() if name in NOTICES]
 
 
 def shown_notices(counts: Mapping[str, int], *, reported_cuts: int) -> list[Notice]:
@@ -221,10 +268,11 @@ def shown_notices(counts: Mapping[str, int], *, reported_cuts: int) -> list[Noti
 
 
 class SetupSigns(msgspec.Struct):
-    """Collects the signs of one attempt, reply by reply."""
+    """Collects the signs of one attempt, reply by reply. Attempts at the same model share `ends`."""
 
     tools: list[str] = []
     prompts: list[list[Item]] = []
+    ends: Counter[int] = msgspec.field(default_factory=Counter)
     called: bool = False
     answered: bool = False
     _found: set[str] = set()
@@ -243,16 +291,21 @@ class SetupSigns(msgspec.Struct):
         self.answered = self.answered or bool(text and not text.isspace())
         limit = event.sampling.get("max_output_tokens")
         is_long = isinstance(limit, int) and event.usage.get("output_tokens", 0) >= limit
+        is_whole = event.finish_reason in {"stop", "tool_calls"}
+        if event.tokens and is_whole and not (is_long or has_calls) and self.ends.total() < _ENDS_READ:
+            with suppress(TokensUnreadable):
+                self.ends.update(read_new_ids(event.tokens)[1][-1:])
         # Every reply of every rollout comes here, and most end here.
-        if answers and not is_long and not (text and _SUSPICIOUS.search(text)):
+        if answers and not (is_long or event.server_finish_reason or (text and _SUSPICIOUS.search(text))):
             return
         reply = Reply(
             event,
             text=text,
             has_calls=has_calls,
-            is_whole=event.finish_reason in {"stop", "tool_calls"},
+            is_whole=is_whole,
             tools=[] if event.sampling.get("tool_choice") == "none" else tools,
             prompts=self.prompts,
+            ends=self.ends,
         )
         self._found.update(each.name for each in _NOTICES if each.sign and each.sign(reply))
 

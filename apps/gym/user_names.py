@@ -4,10 +4,10 @@ import unicodedata
 
 _ALIKE = str.maketrans(
     "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d\u04bb\u04cf"
-    "\u03b1\u03b3\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u2113",
-    "abekmhopctyxsijdqwhlayikvoptuxiagl",
+    "\u03b1\u03b3\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u2113l10",
+    "abekmhopctyxsijdqwhiayikvoptuxiagiiio",
 )
-"""Letters of Cyrillic, Greek and phonetic script, and the Latin letters that they look like."""
+"""Letters of Cyrillic, Greek and phonetic script, and the Latin letters that they look like. I, l and 1 look alike."""
 
 
 def simplify_name(name: str) -> str:

@@ -70,7 +70,7 @@ async def _ask(policy_model: PolicyModel) -> Checkup:
                 check, found = await check_logprob_mode(policy, policy_model.logprob_mode)
                 checkup.checks.append(check)
                 checkup.capabilities |= found
-            checkup.checks += await check_setup(endpoint)
+            checkup.checks += await check_setup(endpoint, policy_model.wire)
         return checkup
     finally:
         await outbound.close()

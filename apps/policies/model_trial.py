@@ -18,6 +18,7 @@ from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt, TraceUnion
 from apps.gym.traces.items import Tool, message
 from apps.gym.traces.tokens import count_tokens, pack_tokens
 from apps.gym.wires.hidden_secrets import hide_secrets
+from apps.gym.wires.pricing import known_cost
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.sampling_values import find_sampling_problems
 from apps.policies.models import PolicyModel
@@ -33,10 +34,10 @@ _TRIES = 2
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a trial. `events` are the prompt and a model call or error. `cost` is in USD."""
+    """Result of a trial. `events` are the prompt and a model call or error. `cost` is in USD, None if unknown."""
 
     events: list[TraceUnion]
-    cost: float = 0.0
+    cost: float | None = None
 
     @property
     def captured(self) -> dict[str, int] | None:
@@ -117,7 +118,9 @@ async def _ask(
         failure = error
     else:
         call.duration = time.perf_counter() - began
-        return Trial(events=[opening, call], cost=policy_model.prices.cost(call.usage))
+        tokens = call.usage.get("input_tokens", 0) + call.usage.get("output_tokens", 0)
+        cost = known_cost(policy_model.prices.cost(call.usage), tokens, is_free=policy_model.is_scripted)
+        return Trial(events=[opening, call], cost=cost)
     text = hide_secrets(str(failure), [_readable_key(policy_model)])
     return Trial(events=[opening, ErrorRaised(kind=failure.kind, message=text, duration=time.perf_counter() - began)])
 

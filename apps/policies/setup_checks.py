@@ -31,7 +31,7 @@ _LONG = "Count from one to one hundred in words."
 _UNSET = frozenset({"text", "parallel_tool_calls", "thinking", "top_p", "top_k", "min_p", "seed"})
 
 
-async def check_setup(endpoint: Endpoint) -> list[Check]:
+async def check_setup(endpoint: Endpoint, wire: str) -> list[Check]:
     """Ask a question with a tool, a text question twice, and one with a small token limit, all at the same time."""
     sample = {"temperature": 1.0, "max_output_tokens": CALL_TOKENS}
     called, first, second, short = await asyncio.gather(
@@ -45,7 +45,7 @@ async def check_setup(endpoint: Endpoint) -> list[Check]:
     is_equal = len(texts) == 2 and texts[0] == texts[1] and len(texts[0]) >= _MIN_TEXT
     equal = f"Two samples are equal. {NOTICES[EQUAL_ATTEMPTS].remedy}" if is_equal else ""
     found = ((called, ""), (first, ""), (first and second, equal), (short, ""))
-    return [_check(name, call, warning) for name, (call, warning) in zip(SETUP_CHECKS, found, strict=True)]
+    return [_check(name, call, warning, wire) for name, (call, warning) in zip(SETUP_CHECKS, found, strict=True)]
 
 
 async def _call(endpoint: Endpoint, text: str, tools: list[Tool], **wanted: Any) -> ModelCall | None:
@@ -96,12 +96,12 @@ def _read_alternatives(reply: OutboundReply) -> dict[str, float]:
     return found
 
 
-def _check(name: str, call: ModelCall | None, warning: str) -> Check:
+def _check(name: str, call: ModelCall | None, warning: str, wire: str) -> Check:
     if call is None:
         return Check(name=name, status="not_applicable", message="No reply.")
     signs = SetupSigns(tools=[str(TOOL["name"])] if name == "auto_call" else [])
     if name != "sampling":
         signs.add(call)
-    told = [warning, *(f"{notice.sentence} {notice.remedy}" for notice in read_notices(signs.names()))]
+    told = [warning, *(f"{notice.sentence} {notice.remedy}" for notice in read_notices(signs.names(), wire))]
     text = " ".join(filter(None, told))
     return Check(name=name, status="warning" if text else "ok", message=text or "Nothing unusual.")

@@ -108,5 +108,5 @@ def _facts(collection: Collection) -> dict[str, Any]:
         "failed": collection.failed,
         "cancelled": collection.cancelled,
         "mean_reward": collection.mean_reward,
-        "cost": collection.cost,
+        "cost": collection.known_cost,
     }

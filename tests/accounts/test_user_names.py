@@ -68,6 +68,11 @@ ADMIN = "\u0430dmin"
         ("\u0430\u0441\u0435", "ACE"),
         ("\u03c1\u03bf\u03c5", "pou"),
         ("adm\u0131n", "admin"),
+        ("admin", "ADMlN"),
+        ("admin", "adm1n"),
+        ("adm1n", "admin"),
+        ("root", "r00t"),
+        ("\u04cfena", "Iena"),
     ],
 )
 def test_a_name_that_looks_like_another_is_refused(existing, name):
@@ -79,7 +84,16 @@ def test_a_name_that_looks_like_another_is_refused(existing, name):
 
 @pytest.mark.parametrize(
     "name",
-    ["\u043c\u0430\u0440\u0438\u044f", "\u03b4\u03b1\u03bd\u03b1\u03b7", "jos\u00e9", "\u738b-li", "ada.l+1@x_y"],
+    [
+        "\u043c\u0430\u0440\u0438\u044f",
+        "\u03b4\u03b1\u03bd\u03b1\u03b7",
+        "jos\u00e9",
+        "\u738b-li",
+        "ada.l+1@x_y",
+        "admin1",
+        "admiin",
+        "adnin",
+    ],
 )
 def test_names_of_one_alphabet_are_accepted(name):
     make_user(username="admin")

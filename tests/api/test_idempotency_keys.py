@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -110,27 +111,50 @@ def test_a_request_whose_process_was_lost_gives_its_key_back(engineer, rollout):
     assert say(engineer, rollout).status_code == 201
 
 
-def test_the_key_of_a_process_that_has_ended_is_free_at_once(engineer, rollout):
-    with subprocess.Popen(["sleep", "60"]) as other:
-        process = name_process(other.pid)
+NAMED = "import sys, pathlib; from apps.gym.process_names import *; print(name_process(pathlib.Path(sys.argv[1])))"
+
+
+@pytest.fixture
+def processes(settings, tmp_path):
+    settings.PROCESSES_DIR = tmp_path / "tmp" / "processes"
+    return settings.PROCESSES_DIR
+
+
+def test_the_key_of_a_process_that_has_ended_is_free_at_once(engineer, rollout, processes):
+    script = f"{NAMED}; sys.stdout.flush(); sys.stdin.read()"
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", script, str(processes)], **piped) as other:
+        process = other.stdout.readline().strip()
         assert say(engineer, rollout).status_code == 201
         KeptAnswer.objects.update(status=None, body=process)
         assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
+        # As in a container that is killed and starts again: its successor may have the same number.
         other.kill()
     assert say(engineer, rollout).status_code == 201
-    # Another process has the same number now, or it ran before the machine started.
-    number = process.split()[2]
-    for later in (f"{process}0", process.replace(number, str(os.getpid()), 1)):
-        KeptAnswer.objects.update(status=None, body=later)
-        assert say(engineer, rollout).status_code == 201
 
 
-@pytest.mark.parametrize("part", [0, 1])
-def test_a_process_of_another_machine_or_container_may_be_alive(engineer, rollout, part):
+def test_the_key_of_this_process_or_of_one_elsewhere_is_held(engineer, rollout, processes):
     say(engineer, rollout)
-    parts = name_process().split()
-    KeptAnswer.objects.update(status=None, body=" ".join([*parts[:part], "other", *parts[part + 1 : 3], "1"]))
-    assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
+    for alive in (name_process(processes), "unknown", "", "boot pid:[4026531836] 7 12345"):
+        KeptAnswer.objects.update(status=None, body=alive)
+        assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
+
+
+def test_files_of_ended_processes_are_removed_after_a_month(processes):
+    run = [sys.executable, "-c", NAMED, str(processes)]
+    old, recent = (subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2))
+    os.utime(processes / old, (0, 0))
+    assert {each.name for each in processes.iterdir()} == {old, recent}
+    own = name_process(processes)
+    os.utime(processes / own, (0, 0))
+    subprocess.run(run, capture_output=True, text=True, check=True)
+    left = {each.name for each in processes.iterdir()}
+    assert (old in left, left >= {recent, own}) == (False, True)
+
+
+def test_without_a_folder_a_process_has_no_name(tmp_path):
+    (tmp_path / "file").touch()
+    assert name_process(tmp_path / "file") == ""
 
 
 def test_answers_are_kept_for_a_day_and_swept_afterwards(engineer, rollout, settings):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -280,12 +281,14 @@ async def test_many_attempts_at_once_keep_their_calls_apart(site: Site) -> None:
 
 
 @asynccontextmanager
-async def paced_model(pause: float, sent: list[float], *, breaks: bool = False) -> AsyncIterator[str]:
+async def paced_model(
+    pause: float, sent: list[float], *, breaks: bool = False, call_id: str = "call_a"
+) -> AsyncIterator[str]:
     """A model that streams a text, then a tool call, with pauses. `sent` gets the time of each chunk."""
     deltas: list[dict[str, Any]] = [
         {"role": "assistant", "content": "I look "},
         {"content": "it up."},
-        {"tool_calls": [{"index": 0, "id": "call_a", "function": {"name": "search", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "id": call_id, "function": {"name": "search", "arguments": ""}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": '{"q": '}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": '"cats"}'}}]},
     ]
@@ -446,8 +449,9 @@ async def test_the_client_finishes_attempts_and_fails_on_exceptions(site: Site) 
             await gym.attempt(collection).__aenter__()
 
 
-async def test_the_messages_api_streams_a_conversation_with_a_tool(site: Site) -> None:
-    async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.01, []) as url:
+@pytest.mark.parametrize("call_id", ["call_a", "functions.search:0"])
+async def test_the_messages_api_streams_a_conversation_with_a_tool(site: Site, call_id: str) -> None:
+    async with AsyncGymWeb(site.base, site.key) as gym, paced_model(0.01, [], call_id=call_id) as url:
         offer = await take(gym, await plan(gym, site, model={"base_url": url}))
         asked: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Find cats."}]}]
         tools: list[Any] = [{"name": "search", "input_schema": QUERY}]
@@ -462,11 +466,16 @@ async def test_the_messages_api_streams_a_conversation_with_a_tool(site: Site) -
                     final = await stream.get_final_message()
                 call: Any = final.content[1]
                 assert (text, final.stop_reason, final.usage.output_tokens) == ("I look it up.", "tool_use", 5)
-                assert (call.id, call.name, call.input) == ("call_a", "search", {"q": "cats"})
+                assert (call.name, call.input) == ("search", {"q": "cats"})
+                # The API accepts no other ids.
+                assert (re.fullmatch("[a-zA-Z0-9_-]+", call.id) is not None, call.id == call_id) == (
+                    True,
+                    call_id == "call_a",
+                )
                 # As Claude Code does: first as blocks with a cache mark, later as a plain text.
                 asked[0]["content"] = "Find cats."
                 asked.append({"role": "assistant", "content": [block.model_dump() for block in final.content]})
-                result = {"type": "tool_result", "tool_use_id": "call_a", "content": f"{turn} cats"}
+                result = {"type": "tool_result", "tool_use_id": call.id, "content": f"{turn} cats"}
                 asked.append({"role": "user", "content": [result]})
             counted = await client.messages.count_tokens(model="m", messages=asked)
             assert counted.input_tokens > 0
@@ -477,7 +486,7 @@ async def test_the_messages_api_streams_a_conversation_with_a_tool(site: Site) -
         events = (await gym.request("GET", f"rollouts/{offer['rollout']}/trace/"))["events"]
         calls = [event["event"] for event in events if event["kind"] == "model_call"]
         assert [(call.get("parent", 0), call["wire"]) for call in calls] == [(0, "messages"), (1, "messages")]
-        assert [item["type"] for item in calls[1]["items_in"]] == ["function_call_output"]
+        assert [(item["type"], item["call_id"]) for item in calls[1]["items_in"]] == [("function_call_output", call_id)]
 
 
 async def test_the_messages_api_answers_at_once_without_a_stream(site: Site) -> None:

@@ -19,13 +19,15 @@ ASK: list[Any] = [{"role": "user", "content": "What is 2 + 2?"}]
 
 @asynccontextmanager
 async def model(answer: Callable[[int], dict[str, Any] | str]) -> AsyncIterator[str]:
-    """A model whose reply to its n-th call is a message, or a 400 with a text."""
+    """A model whose reply to its n-th call is a message, or a 400 with a text, or a 500 without one."""
     count = 0
 
     async def handle(request: web.Request) -> web.Response:
         nonlocal count
         count += 1
         reply = answer(count)
+        if reply == "":
+            return web.Response(status=500)
         if isinstance(reply, str):
             return web.json_response({"error": {"message": reply, "type": "invalid_request_error"}}, status=400)
         choice = {"index": 0, "message": {"role": "assistant", **reply}, "finish_reason": "stop"}
@@ -84,6 +86,15 @@ async def test_a_call_that_succeeds_after_a_failure_is_verified(site: Site) -> N
     async with model(lambda call: {"content": "4"} if call > 1 else "busy") as url:
         row, _ = await run(site, url, 2)
     assert (outcome(row), row["turns"]) == (("completed", "", 1.0, "answered"), 1)
+
+
+async def test_calls_that_fail_after_their_retries_count_as_retried_calls(site: Site) -> None:
+    async with model(lambda call: {"content": "4"} if call > 4 else "") as url:
+        row, _ = await run(site, url, 2)
+    assert (row["status"], row["retried_calls"]) == ("completed", 1)
+    async with model(lambda call: "") as url:
+        row, _ = await run(site, url, 1)
+    assert (outcome(row), row["retried_calls"]) == (POLICY_ERROR, 1)
 
 
 async def test_an_answer_counts_only_if_a_reply_has_it(site: Site) -> None:

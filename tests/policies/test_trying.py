@@ -113,7 +113,7 @@ def test_what_the_endpoint_refuses_is_the_end_of_the_trial_without_its_key(serve
         "policy_error",
         "The policy model returned 401: Incorrect API key provided: [API key]",
     )
-    assert (trial.captured, trial.cost) == (None, 0.0)
+    assert (trial.captured, trial.cost) == (None, None)
 
 
 def test_a_trial_ends_at_the_time_limit(server, monkeypatch):

@@ -1,5 +1,8 @@
 """What a rollout was asked with and what it cost stands with it, and its collection has the sum."""
 
+import csv
+import io
+
 import pytest
 from aiohttp import web
 from asgiref.sync import async_to_sync, sync_to_async
@@ -9,6 +12,7 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
+from apps.rollouts.streams.rollout_stream import describe_rollout
 from tests.api.conftest import client_of
 from tests.dashboard.pages import signed_in
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_row
@@ -175,6 +179,24 @@ def test_retried_calls_are_counted_on_the_rollout_the_collection_and_their_pages
     assert "Retried calls</dt><dd>1<" in pages.get(f"/rollouts/{retried.pk}/").text
 
 
+def test_calls_that_fail_after_their_retries_count_as_retried_calls():
+    rows, fields = [make_row(f"What is {number} + 1?") for number in range(2)], {"max_tries": 2}
+    limits = {"max_attempts": 2}
+    # All calls of the first attempts fail, and the first call of one second attempt.
+    collection, bodies = collect(rows=rows, failing=range(5), limits=limits, **fields)
+    assert (collection.completed, collection.retried, len(bodies)) == (2, 2, 7)
+    assert collection.retried_calls == 3
+    assert sorted(Rollout.objects.values_list("retried_calls", flat=True)) == [0, 1]
+    lost, bodies = collect(rows=[make_row()], failing=range(99), limits=limits, **fields)
+    assert (lost.failed, lost.retried, len(bodies), lost.retried_calls) == (1, 1, 4, 2)
+    assert "Retried calls</dt><dd>2<" in signed_in().get(f"/collections/{lost.pk}/").text
+    found = client_of("viewer").get(f"/api/v1/collections/{lost.pk}/").json()
+    assert found["retried_calls"] == 2
+    # Without a retry, a failure counts as none.
+    once, bodies = collect(rows=[make_row()], failing=range(99), max_tries=1, limits=limits)
+    assert (len(bodies), once.retried_calls) == (2, 0)
+
+
 @pytest.mark.parametrize(("price", "cost", "told"), [(0.0, None, "–</span>"), (1_000.0, 1.0, "$1.00")])
 def test_a_cost_without_prices_is_unknown_and_never_zero(price, cost, told):
     collection, _ = collect(rows=[make_row()], input_price=price)
@@ -184,12 +206,20 @@ def test_a_cost_without_prices_is_unknown_and_never_zero(price, cost, told):
         assert api.get(url).json()["cost"] == cost
     [row] = api.get("/api/v1/collections/matrix/").json()["rows"]
     assert row["cost"] == cost
+    assert api.get(f"/api/v1/collections/{collection.pk}/metrics/").json()["cost"] == cost
+    [share] = api.get(f"/api/v1/collections/{collection.pk}/breakdown/?by=model_version").json()["results"]
+    assert share["cost"] == cost
+    assert describe_rollout(rollout, rollout.graph())["cost"] == cost
+    text = pages.get(f"/collections/{collection.pk}/figures/breakdown.csv?by=model_version").text
+    [line] = csv.DictReader(io.StringIO(text))
+    assert line["cost"] == ("" if cost is None else str(cost))
     alike = {"dataset": collection.dataset, "policy_model": collection.policy_model}
     other = make_collection(**alike, input_tokens=10, cost=price / 1_000.0)
     for url in (
         "/collections/",
         f"/collections/compare/?a={collection.pk}&b={other.pk}",
         "/matrix/",
+        f"/collections/{collection.pk}/breakdown/?by=model_version",
         f"/rollouts/?collection={collection.pk}&columns=cost",
         f"/rollouts/{rollout.pk}/",
     ):

@@ -226,6 +226,19 @@ def test_a_judge_that_fails_is_a_judge_error_and_never_a_reward(decide, asking, 
     assert not any(isinstance(event, Verification) for event in trace)
 
 
+def test_calls_of_a_judge_that_fail_after_a_retry_count_as_retried_calls():
+    collection, judge = judge_over_http(
+        lambda user: web.Response(status=500, text="no"),
+        judge_fields={"max_tries": 2},
+        rows=[make_row("What is 2 * 3?", "6")],
+        repeats=1,
+        max_attempts=1,
+    )
+    rollout = Rollout.objects.get()
+    [call] = [event for event in rollout.trace() if isinstance(event, JudgeCall)]
+    assert (len(judge.asked), call.retries, rollout.retried_calls, collection.retried_calls) == (2, 1, 1, 1)
+
+
 def test_the_swap_check_finds_out_who_follows_the_place():
     rows = [make_row(f"What is {n} * 3?", "?" * n) for n in range(1, 9)]
     given = {"environment": {"judge_settings": {"question": "compare"}}, "rows": rows, "repeats": 1}

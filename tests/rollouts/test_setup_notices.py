@@ -19,6 +19,7 @@ from apps.gym.setup_notices import NOTICES, OF_ROLLOUTS, SetupSigns
 from apps.gym.stored_rules import RULES
 from apps.gym.traces.events import ModelCall, Prompt
 from apps.gym.traces.items import message
+from apps.gym.traces.tokens import capture_tokens, pack_tokens
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.metrics.figure_blocks import count_marked_blocks
 from apps.rollouts.metrics.regression_gate import check_regression
@@ -112,6 +113,19 @@ TEXT_CALLS = {
     "fenced": f"```json\n{CALL}\n```",
     "bare with parameters": '{"type": "function", "function": {"name": "calculator", "parameters": {}}}',
     "python": '[calculator(expression="2 * 3")]',
+    "several": f"{CALL}\n{CALL}",
+    "several with semicolons": f"{CALL}; {CALL}",
+    "after a sentence, bare": f"I will compute it.\n\n{CALL}",
+    "after a sentence, fenced": f"I will compute it.\n\n```json\n{CALL}\n```",
+    "several fenced": f"```json\n{CALL}\n```\n\n```json\n{CALL}\n```",
+    "pretty": '{\n  "name": "calculator",\n  "arguments": {\n    "expression": "2 * 3"\n  }\n}',
+    "react": 'Thought: I compute it.\nAction: calculator\nAction Input: {"expression": "2 * 3"}',
+    "react in bold": '**Action:** `calculator`\n**Action Input:** {"expression": "2 * 3"}',
+    "mistral without marks": 'calculator{"expression": "2 * 3"}',
+    "mistral with arguments": 'calculator[ARGS]{"expression": "2 * 3"}',
+    "kimi without marks": 'functions.calculator:0{"expression": "2 * 3"}',
+    "llama built-in": '<|python_tag|>calculator.call(expression="2 * 3")',
+    "gpt-oss without marks": 'commentary to=functions.calculator json{"expression": "2 * 3"}',
 }
 NO_CALLS = {
     "prose": "Such models write `<tool_call>` before they use the calculator. The answer is 77.",
@@ -122,6 +136,17 @@ NO_CALLS = {
     "malformed": '<tool_call>{"name": "calculator", "arguments": {"expression": "2</tool_call>',
     "a word of the tool": "The calculator (a tool) says 77.",
     "list": "[1, 2, 3]",
+    "call before more text": f"Such a call is\n{CALL}\nand the server runs it.",
+    "fenced call before more text": f"Write\n```json\n{CALL}\n```\nto use the calculator.",
+    "several, one of another tool": f'{CALL}\n{{"name": "search", "arguments": {{}}}}',
+    "an action in prose": "My Action: calculator work. The Action Input was wrong.",
+    "react with another tool": 'Action: search\nAction Input: "calculator"',
+    "result in JSON": '{"tool": "calculator", "result": 6}',
+    "a set": "calculator{6}",
+    "code": "```python\ncalculator = {}\n```",
+    "mark deep in a code block": f"```\nfirst line\n<tool_call>{CALL}</tool_call>\n```\n",
+    "nested too deeply": "<tool_call>" + "[" * 200_000 + "calculator",
+    "bare and nested too deeply": "[" * 200_000 + "calculator",
 }
 THOUGHTS = {
     "whole": "<think>\nFirst.\n</think>\n\n77",
@@ -195,6 +220,21 @@ def test_marks_that_the_prompt_asks_for_are_no_notice():
     assert signs_of(asked, said(THOUGHTS["lone end"])) == ""
     assert signs_of(asked, said(TEXT_CALLS["hermes"])) == ""
     assert signs_of(asked, said(TEXT_CALLS["mistral"])) == "text_calls"
+    react = Prompt(items=[message("system", "Write Action: and Action Input: to call a tool.")])
+    assert signs_of(react, said(TEXT_CALLS["react"])) == ""
+
+
+@pytest.mark.parametrize("reason", ["repetition", "repetition_truncation"])
+@ENGINE
+def test_replies_that_the_server_cut_as_repetition_are_named(reason):
+    collection = collect(always("4 4 4 4", finish=reason), rows=TASKS[:2])
+    assert set(collection.rollouts.values_list("stop_reason", "notices")) == {("max_output_tokens", "repetition")}
+    assert shown(collection) == {"repetition": 2}
+    assert [(one.reason, one.count) for one in read_trainability(collection).left_out] == [("setup_notice", 2)]
+    assert filter_rollouts(collection.rollouts.all(), "notice:repetition").count() == 2
+    page = signed_in().get(f"/rollouts/{collection.rollouts.first().pk}/").text
+    assert 'data-notice="repetition"' in page
+    assert shown(collect(always("4 4 4 4", finish="length"), rows=TASKS[:2])) == {}
 
 
 def test_a_captured_call_is_judged_by_the_tools_that_its_own_request_offers():
@@ -321,6 +361,31 @@ def test_a_server_that_ignores_the_token_limit_is_named():
 
 
 @ENGINE
+@pytest.mark.parametrize(
+    ("wire", "name"),
+    [("chat", "max_completion_tokens"), ("responses", "max_output_tokens"), ("messages", "max_tokens")],
+)
+def test_the_remedy_of_an_ignored_limit_names_the_field_of_the_wire(wire, name):
+    def answer(body):
+        assert body[name] == 8
+        text = {"type": "output_text", "text": "77", "annotations": []}
+        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
+        usage = {"input_tokens": 3, "output_tokens": 9}
+        if wire == "responses":
+            return {"id": "r", "object": "response", "status": "completed", "output": [said], "usage": usage}
+        if wire == "messages":
+            return {"id": "m", "content": [{"type": "text", "text": "77"}], "stop_reason": "end_turn", "usage": usage}
+        return reply("77", tokens=9)
+
+    provider = "anthropic" if wire == "messages" else "compatible"
+    collection = collect(answer, model={"wire": wire, "provider": provider}, **LIMITED)
+    [notice] = read_setup_notices(collection)
+    assert f"rename `{name}`" in notice.remedy
+    page = signed_in().get(f"/rollouts/{notice.example}/").text
+    assert (f"<code>{name}</code>" in page, "{limit}" in page) == (True, False)
+
+
+@ENGINE
 def test_a_cut_reply_reported_as_complete_is_named_by_its_missing_end_token():
     capturing = {"provider": "vllm", "capture_tokens": True}
     # 2 ends the turns of the prompt.
@@ -330,6 +395,49 @@ def test_a_cut_reply_reported_as_complete_is_named_by_its_missing_end_token():
     assert shown(cut) == {"cut_unreported": 2}
     whole = collect(always("77", tokens=8, ids=(prompt, [*text, end])), rows=TASKS[:2], model=capturing, **LIMITED)
     assert shown(whole) == {}
+
+
+@ENGINE
+def test_the_end_token_is_read_from_other_replies_if_the_prompt_lacks_it():
+    """Templates like those of Mistral and gpt-oss: the turns of the prompt do not end with the end token 2."""
+    capturing = {"provider": "vllm", "capture_tokens": True}
+    prompt, text = [1, 5, 6], [7, 8, 9, 10, 11, 12, 13]
+    rows = [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(6)]
+
+    def run(last):
+        def answer(body):
+            is_long = any(f"What is {n} " in body["messages"][-1]["content"] for n in (4, 5))
+            return reply("77", tokens=8 if is_long else 3, ids=(prompt, [*text, last] if is_long else [7, 8, 2]))
+
+        collection = collect(answer, rows=rows, model=capturing, concurrency=1, **LIMITED)
+        return collection, shown(collection)
+
+    whole, notices = run(2)
+    assert (notices, whole.completed) == ({}, 6)
+    assert run(14)[1] == {"cut_unreported": 2}
+    # 5 is a word of the prompt, and 7 of the reply: neither ends a reply.
+    assert run(5)[1] == {"cut_unreported": 2}
+    cut, notices = run(7)
+    assert notices == {"cut_unreported": 2}
+
+    # A recheck learns the same.
+    for collection, changed in ((whole, 0), (cut, 2)):
+        collection.rollouts.update(notices="")
+        recheck = queue_recheck(collection=collection)
+        while continue_recheck():
+            pass
+        recheck.refresh_from_db()
+        assert recheck.changed == changed
+
+
+def test_a_repeated_last_token_is_no_end_token():
+    def at_limit(*ids):
+        capture = capture_tokens([1, 5], list(ids), [-0.5] * len(ids))
+        fields = {"sampling": {"max_output_tokens": 4}, "usage": {"output_tokens": 4}}
+        return said("77", tokens=pack_tokens(capture, before=b""), **fields)
+
+    assert signs_of(at_limit(7, 5, 8, 5)) == "cut_unreported"
+    assert signs_of(at_limit(7, 9, 8, 5)) == ""
 
 
 @ENGINE

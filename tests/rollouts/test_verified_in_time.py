@@ -23,6 +23,8 @@ class Listener:
 
 
 class SlowDriver:
+    retried_failures = 0
+
     def __init__(self, verifies: bool) -> None:
         self._verifies = verifies
 

@@ -6,6 +6,7 @@ from aiohttp import web
 from django.utils import timezone
 
 from apps.environments.models import Environment
+from apps.gym.wires.openai_http import PATHS
 from apps.rollouts.engine.claiming import Slots
 from apps.rollouts.engine.recording import End, record_batch
 from apps.rollouts.models import Worker
@@ -46,9 +47,10 @@ def expire(worker):
 
 
 async def serve_chat(answer):
-    """A Chat Completions endpoint on loopback; gives its runner, to be cleaned up, and its port."""
+    """An endpoint on loopback for all wires; gives its runner, to be cleaned up, and its port."""
     app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
+    for path in PATHS.values():
+        app.router.add_post(f"/v1{path}", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -69,7 +69,7 @@ LengthBarSerializer = make_serializer(
     groups="Tasks never, sometimes and always solved.",
     errors="Failed rollouts by kind.",
     components="Mean of each reward component.",
-    cost="USD of the latest attempts.",
+    cost="USD of the latest attempts; null if the models have no prices.",
     mean_duration="Seconds.",
     latency="Mean seconds per completed rollout in model, tools and verification.",
 )

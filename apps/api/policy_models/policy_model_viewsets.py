@@ -141,7 +141,7 @@ class CapturedTokensSerializer(serializers.Serializer[Any]):
 class TrialSerializer(serializers.Serializer[Any]):
     events = TraceEventSerializer(many=True, help_text="A prompt, then a model call or an error.")
     captured_tokens = CapturedTokensSerializer(allow_null=True)
-    cost = serializers.FloatField(help_text="USD by the model's prices.")
+    cost = serializers.FloatField(allow_null=True, help_text="USD; null without a reply or prices.")
 
 
 @record_serializer(

@@ -7,6 +7,7 @@ from apps.dashboard.traces.cards import Block, Flag
 from apps.dashboard.traces.event_content import NOT_AN_OBJECT
 from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.items import Item, function_calls
+from apps.gym.wires.chat_reply import is_repetition
 
 _CUT = {"max_output_tokens": "cut at the token limit", "context_length": "context full", "content_filter": "filtered"}
 
@@ -39,8 +40,8 @@ def find_flags(event: TraceUnion | None, blocks: tuple[Block, ...], before: list
 
 def _call_flags(event: ModelCall, before: list[Item]) -> Iterator[Flag]:
     if event.finish_reason in _CUT:
-        is_repetition = event.server_finish_reason == "repetition"
-        yield Flag("cut because it repeats itself" if is_repetition else _CUT[event.finish_reason], "bad")
+        repeats = is_repetition(event.server_finish_reason)
+        yield Flag("cut because it repeats itself" if repeats else _CUT[event.finish_reason], "bad")
     if not event.items:
         yield Flag("empty reply", "bad")
     if event.retries:

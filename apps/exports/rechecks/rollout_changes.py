@@ -1,6 +1,8 @@
 """Check the rollouts of a recheck in chunks, and write the changes that it found."""
 
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -49,8 +51,9 @@ def _check_rollouts(owner: Owner, recheck: Recheck) -> None:
     is_imported = _is_imported(recheck.collection)
     verifies = not is_imported and can_verify(recheck.collection)
     ended = select_ended(recheck.collection).select_related(*["task"] * (is_imported or verifies))
+    check = partial(_check_one, recheck, is_imported=is_imported, ends=Counter())
     while chunk := list(ended.filter(pk__gt=recheck.last_rollout)[:CHUNK]):
-        changes = [change for rollout in chunk if (change := _check_one(recheck, rollout, is_imported=is_imported))]
+        changes = [change for rollout in chunk if (change := check(rollout))]
         changes = _add_verdicts(recheck, chunk, changes) if verifies else changes
         kinds = Counter(change.kind for change in changes)
         recheck.last_rollout = chunk[-1].pk
@@ -73,9 +76,9 @@ def _check_rollouts(owner: Owner, recheck: Recheck) -> None:
         _complete(owner, recheck)
 
 
-def _check_one(recheck: Recheck, rollout: Rollout, *, is_imported: bool) -> RolloutChange | None:
+def _check_one(recheck: Recheck, rollout: Rollout, *, is_imported: bool, ends: Counter[int]) -> RolloutChange | None:
     process_exit.check()
-    derived = derive_rollout(rollout, is_imported=is_imported, rules=recheck.collection.rules_version)
+    derived = derive_rollout(rollout, is_imported=is_imported, rules=recheck.collection.rules_version, ends=ends)
     if derived is None:
         return None
     return RolloutChange(
@@ -150,13 +153,14 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
 
 
 def _write_one(recheck: Recheck, rollout: Rollout, change: RolloutChange, *, is_imported: bool) -> bool:
-    columns = {name: value for name, value in change.new.items() if name not in (LINKS, MAIN_PATH, VERDICT)}
+    columns = _without(change.new, LINKS, MAIN_PATH, VERDICT)
     is_as_checked = all(getattr(rollout, name) == change.old[name] for name in columns)
     if rollout.attempt != change.attempt or not is_as_checked:
         return False
     if LINKS in change.new or is_imported:
         derived = derive_rollout(rollout, is_imported=is_imported, rules=recheck.collection.rules_version)
-        if derived is None or derived.new != {name: new for name, new in change.new.items() if name != VERDICT}:
+        # Notices may depend on the end tokens of other rollouts.
+        if derived is None or _without(derived.new, "notices") != _without(change.new, "notices", VERDICT):
             return False
         stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt)
         for seq, event in derived.events.items():
@@ -164,6 +168,10 @@ def _write_one(recheck: Recheck, rollout: Rollout, change: RolloutChange, *, is_
     if columns:
         Rollout.objects.filter(pk=rollout.pk).update(**columns)
     return True
+
+
+def _without(columns: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in columns.items() if name not in names}
 
 
 def _queue_reverifications(recheck: Recheck) -> str:

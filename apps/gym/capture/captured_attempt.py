@@ -368,7 +368,8 @@ class CapturedAttempt(SessionDriver):
             await self._events.wait_for_room()
             began = self.elapsed()
             sampling = choose_sampling(request, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
-            reply = await self._policy.ask(
+            reply = await self._ask_policy(
+                self._policy,
                 Ask(
                     items=request.items,
                     tools=request.tools,
@@ -377,7 +378,7 @@ class CapturedAttempt(SessionDriver):
                     on_delta=pass_on if on_delta else None,
                     patience=THROTTLED_SECONDS,
                     strict=self.harness.allows_strict,
-                )
+                ),
             )
         except BaseException as problem:
             self._finder.abandon(place.call)

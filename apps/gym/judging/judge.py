@@ -248,9 +248,10 @@ class Judgement:
             self.calls.append(call)
             began = judge.clock()
             call.at = began - self._began
+            ask = Ask(items=items, tools=list(tools), sampling=call.sampling)
             try:
                 with TimeLimit(judge.call_timeout):
-                    reply = await judge.policy.ask(Ask(items=items, tools=list(tools), sampling=call.sampling))
+                    reply = await judge.policy.ask(ask)
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"
                 raise JudgeError(f"The {who} gave {call.problem}.") from None
@@ -261,10 +262,10 @@ class Judgement:
                 call.problem = "the attempt ended before an answer"
                 raise
             finally:
-                call.duration = judge.clock() - began
+                call.duration, call.retries = judge.clock() - began, ask.retries
         call.sampling = call.sampling if reply.sampling is None else reply.sampling
         call.items, call.model, call.version = reply.items, reply.model, reply.version
-        call.usage, call.retries, call.finish_reason = reply.usage, reply.retries, reply.finish_reason
+        call.usage, call.finish_reason = reply.usage, reply.finish_reason
         if reply.finish_reason in ("context_length", "content_filter"):
             call.problem = f"it was stopped by {reply.finish_reason}"
             raise JudgeError(f"The {who} gave no answer: {call.problem}.").permanent()

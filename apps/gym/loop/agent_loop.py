@@ -222,7 +222,8 @@ class Attempt(SessionDriver):
         return "token_limit" if tokens >= self.harness.token_limit else None
 
     def _ask(self, sampling: dict[str, Any]) -> Awaitable[Reply]:
-        return self.policy.ask(
+        return self._ask_policy(
+            self.policy,
             Ask(
                 items=self.conversation,
                 tools=self.tools,
@@ -230,7 +231,7 @@ class Attempt(SessionDriver):
                 session=self.name,
                 strict=self._allows_strict,
                 sent=self._sent,
-            )
+            ),
         )
 
     def _model_call(self, reply: Reply, *, began: float, sampling: dict[str, Any]) -> ModelCall:

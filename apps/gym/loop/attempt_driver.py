@@ -13,10 +13,15 @@ from apps.gym.rewards import Reward
 from apps.gym.tasks.prompt_templates import PromptTemplate, apply_template_or_fail
 from apps.gym.traces.events import JudgeCall, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow
+from apps.gym.wires.protocol import Ask, Policy, Reply
 
 
 class AttemptDriver(Protocol):
     """One attempt at one task. Iterate `events()` once."""
+
+    @property
+    def retried_failures(self) -> int:
+        """Return the number of calls of the policy model that were retried and got no reply."""
 
     def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order. Raises a GymError if something outside the attempt failed."""
@@ -34,6 +39,8 @@ class AttemptDriver(Protocol):
 class SessionDriver(ABC):
     """A driver that opens a session at a resource server, and has it verify the attempt at the end."""
 
+    retried_failures = 0
+
     def __init__(
         self, *, row: TaskRow, server: ResourceServer, prompt: PromptTemplate, seed: int, elapsed: Callable[[], float]
     ) -> None:
@@ -47,6 +54,13 @@ class SessionDriver(ABC):
         self._judge_calls_taken = 0
         # Start of the last `respond` or `verify`. The times of judge calls are relative to it.
         self._asked_at = 0.0
+
+    async def _ask_policy(self, policy: Policy, ask: Ask) -> Reply:
+        try:
+            return await policy.ask(ask)
+        except BaseException:
+            self.retried_failures += ask.retries > 0
+            raise
 
     @abstractmethod
     def events(self) -> AsyncGenerator[TraceUnion, None]:

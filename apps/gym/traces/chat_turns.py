@@ -14,6 +14,7 @@ from apps.gym.errors import PolicyError
 from apps.gym.traces.items import (
     TEXT_SEPARATOR,
     Item,
+    as_object,
     dump_json,
     is_by_model,
     item_type,
@@ -317,9 +318,10 @@ def call_item(name: object, number: int, *, call_id: str | None, tool: str, argu
 def _split_reasoning(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
     """Return the thought and the rest of the content."""
     content = message.get("content")
-    for key in _REASONING_KEYS:
-        if (given := message.get(key)) and (text := _reasoning_text(given)):
-            return text, content
+    for fields in (message, as_object(message.get("provider_specific_fields"))):  # the latter of LiteLLM
+        for key in _REASONING_KEYS:
+            if (given := fields.get(key)) and (text := _reasoning_text(given)):
+                return text, content
     if isinstance(content, list):
         thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]
         if text := _reasoning_text(thinking):

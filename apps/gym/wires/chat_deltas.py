@@ -32,7 +32,8 @@ class DeltaReader:
 
     def read(self, delta: dict[str, Any]) -> None:
         """Report what a delta of the first choice contains."""
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        places = (delta, as_object(delta.get("provider_specific_fields")))  # the latter of LiteLLM
+        thought = next(filter(None, (each.get("reasoning_content") or each.get("reasoning") for each in places)), None)
         if thought and isinstance(thought, str):
             self._tell(Delta("reasoning", thought))
         if (text := delta.get("content")) and isinstance(text, str):

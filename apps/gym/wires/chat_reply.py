@@ -40,7 +40,6 @@ _FINISH = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
     "max_output_tokens": "max_output_tokens",
-    "repetition": "max_output_tokens",  # of vLLM: cut because the reply repeats itself
     "model_length": "context_length",
     "content_filter": "content_filter",
     "safety": "content_filter",
@@ -181,7 +180,8 @@ def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:
         "content": content,
         "refusal": message.refusal if isinstance(message.refusal, str) else None,
         "reasoning_content": message.reasoning_content,
-        "reasoning": message.reasoning or as_object(message.provider_specific_fields).get("reasoning"),
+        "reasoning": message.reasoning,
+        "provider_specific_fields": message.provider_specific_fields,
         "reasoning_details": message.reasoning_details,
         "annotations": [one for one in annotations if isinstance(one, dict)],
         "tool_calls": [_plain_call(call) for call in calls],
@@ -221,6 +221,11 @@ def foreign_reason(given: Any, known: frozenset[str]) -> str:
     return clean_line(given, _MAX_REASON) if isinstance(given, str) and given not in known else ""
 
 
+def is_repetition(reason: str) -> bool:
+    """Return True if the server cut the reply because it repeats itself: `repetition` (vLLM), or a longer name."""
+    return reason.lower().startswith("repetition")
+
+
 def has_message(items: list[Item]) -> bool:
     """Return True if a turn has a text or a refusal."""
     return any(item["type"] == "message" for item in items)
@@ -230,7 +235,10 @@ def _finish_reason(given: Any, *, has_calls: bool, has_text: bool) -> str:
     given = given.lower() if isinstance(given, str) else None
     if given in _FINISH:
         return _FINISH[given]
-    if given in ("abort", "error"):
+    if given and is_repetition(given):
+        return "max_output_tokens"
+    # DeepSeek interrupts replies if it lacks resources.
+    if given in ("abort", "error", "insufficient_system_resource"):
         raise ReplyInterrupted(f"The endpoint aborted the reply (finish reason {given!r}).")
     if has_calls:
         # A named tool choice ends with `stop`, others with `tool_calls`.

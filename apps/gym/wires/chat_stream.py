@@ -6,10 +6,12 @@ from typing import Any
 import orjson
 
 from apps.gym.json_constants import null_constants
+from apps.gym.traces.items import as_object
 from apps.gym.wires.chat_reply import ReplyInterrupted, ReplyMalformed
 
 EVENT_STREAM = "text/event-stream"
-_TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
+_THOUGHTS = ("reasoning", "reasoning_content")
+_TEXTS = ("content", "refusal", *_THOUGHTS)
 _ENVELOPE = ("id", "model", "usage", "prompt_token_ids")
 
 
@@ -121,6 +123,7 @@ class _Choice:
     def __init__(self) -> None:
         self.finish_reason: Any = None
         self._texts: dict[str, list[str]] = {}
+        self._thoughts: dict[str, list[str]] = {}  # in LiteLLM's `provider_specific_fields`
         self._details: list[str] = []  # of reasoning; servers may also send it in `reasoning`
         self._calls: dict[object, _Call] = {}
         self._legacy: _Call | None = None
@@ -133,8 +136,8 @@ class _Choice:
         if delta:
             self._add_delta(_as_object(delta, "delta"))
         self.finish_reason = part.get("finish_reason") or self.finish_reason
-        if part.get("token_ids"):
-            self._add_tokens(self._token_ids, part["token_ids"])
+        if ids := part.get("token_ids") or as_object(part.get("provider_specific_fields")).get("token_ids"):
+            self._add_tokens(self._token_ids, ids)
         if part.get("logprobs"):
             logprobs = part["logprobs"]
             self._add_tokens(self._logprobs, logprobs.get("content") or [] if isinstance(logprobs, dict) else None)
@@ -142,6 +145,9 @@ class _Choice:
     def joined(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant"}
         message |= {name: "".join(pieces) for name, pieces in self._texts.items()}
+        if self._thoughts:
+            pieces_of = self._thoughts.items()
+            message["provider_specific_fields"] = {name: "".join(pieces) for name, pieces in pieces_of}
         if self._details:
             message["reasoning_details"] = "".join(self._details)
         if self._calls:
@@ -161,13 +167,13 @@ class _Choice:
     def _add_delta(self, delta: dict[str, Any]) -> None:
         for name, given in delta.items():
             if name in _TEXTS:
-                if isinstance(given, str):
-                    self._texts.setdefault(name, []).append(given)
-                elif isinstance(given, list):
-                    self._texts.setdefault(name, []).extend(_texts_of(given))
+                _add_text(self._texts, name, given)
             elif name == "tool_calls":
                 for call in _as_list(given, "tool_calls"):
                     self._add_call(_as_object(call, "call"))
+            elif name == "provider_specific_fields" and isinstance(given, dict):
+                for key in _THOUGHTS:
+                    _add_text(self._thoughts, key, given.get(key))
             elif name == "reasoning_details" and isinstance(given, list):
                 self._details.extend(_texts_of(given))
             elif name == "function_call" and given:
@@ -198,6 +204,13 @@ class _Choice:
             gathered.extend(given)
         else:
             self._has_odd_tokens = True
+
+
+def _add_text(texts: dict[str, list[str]], name: str, given: Any) -> None:
+    if isinstance(given, str):
+        texts.setdefault(name, []).append(given)
+    elif isinstance(given, list):
+        texts.setdefault(name, []).extend(_texts_of(given))
 
 
 def _parse(line: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The Messages wire: convert content blocks to items and back, with pure functions."""
 
+import base64
 import json
 import math
 import re
@@ -17,6 +18,27 @@ REDACTED = "redacted_thinking"
 
 _DATA_URL = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _TEXTS = ("input_text", "output_text", "text")
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_WRITTEN_ID = "gymweb_"
+
+
+def write_call_id(own: str) -> str:
+    """Return a call id that the API accepts: of letters, digits, `_` and `-`. `read_call_id` returns the given id."""
+    if _CALL_ID.fullmatch(own) and not own.startswith(_WRITTEN_ID):
+        return own
+    return _WRITTEN_ID + base64.urlsafe_b64encode(own.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def read_call_id(written: str) -> str:
+    """Return the id from which `write_call_id` made this one."""
+    coded = written.removeprefix(_WRITTEN_ID)
+    if coded == written:
+        return written
+    try:
+        own = base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)).decode("utf-8", "surrogatepass")
+    except ValueError:
+        return written
+    return own if write_call_id(own) == written else written
 
 
 # ── blocks → items ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,7 +70,8 @@ def assistant_items(blocks: Iterable[Block], name: object, *, dropped: list[str]
                 data = {"encrypted_content": _text(block, "data"), "format": REDACTED}
                 items.append({"type": "reasoning", "id": f"rs_{here}", "summary": [], **data})
             case "tool_use":
-                call_id, tool, arguments = _text(block, "id"), _text(block, "name"), write_arguments(block.get("input"))
+                call_id, arguments = read_call_id(_text(block, "id")), write_arguments(block.get("input"))
+                tool = _text(block, "name")
                 items.append(call_item(name, number, call_id=call_id, tool=tool, arguments=arguments))
             case unknown if dropped is not None:
                 dropped.append(str(unknown))
@@ -128,7 +151,7 @@ def assistant_blocks(items: Iterable[Item], *, thinking: bool = True, unsigned: 
             case "reasoning":
                 blocks += _thinking_blocks(item, unsigned=unsigned) if thinking else []
             case "function_call":
-                call_id = item.get("call_id") or item.get("id") or ""
+                call_id = write_call_id(str(item.get("call_id") or item.get("id") or ""))
                 given = read_arguments(item.get("arguments"))
                 blocks.append({"type": "tool_use", "id": call_id, "name": item.get("name", ""), "input": given})
             case _:

@@ -1,6 +1,5 @@
 """The Messages wire: convert an ask to the body of a request, and the body of a request to items and options."""
 
-import re
 from itertools import groupby
 from typing import Any
 
@@ -16,11 +15,11 @@ from apps.gym.wires.messages_content import (
     content_blocks,
     input_content,
     plain_content,
+    read_call_id,
+    write_call_id,
 )
 from apps.gym.wires.protocol import Ask
 
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _SYSTEM = ("system", "developer")
 _ROLES = ("user", "assistant", "system")
 
@@ -121,7 +120,8 @@ def _read_result(block: Block, place: str, dropped: list[str]) -> Item:
     output = _read_content(block.get("content") or "", place, dropped)
     # The Responses API has no field for a failed tool.
     failed = {"status": "incomplete"} if block.get("is_error") else {}
-    return {"type": "function_call_output", "call_id": str(block.get("tool_use_id", "")), "output": output, **failed}
+    call_id = read_call_id(str(block.get("tool_use_id", "")))
+    return {"type": "function_call_output", "call_id": call_id, "output": output, **failed}
 
 
 def _read_tools(given: list[dict[str, Any]], dropped: list[str]) -> list[Tool]:
@@ -193,7 +193,7 @@ def write_messages(items: list[Item], *, thinking: bool = True) -> tuple[str | l
     Consecutive items of the model form one message, and so do consecutive other items. Raises PolicyError for an item
     without a block.
     """
-    items = _with_valid_ids(items)
+    items = _with_unique_ids(items)
     opening = next((place for place, item in enumerate(items) if _side(item) != "system"), len(items))
     system = [block for item in items[:opening] for block in content_blocks(item.get("content"))]
     messages = []
@@ -208,32 +208,31 @@ def write_messages(items: list[Item], *, thinking: bool = True) -> tuple[str | l
     return plain_content(system), messages
 
 
-def _with_valid_ids(items: list[Item]) -> list[Item]:
-    """Return the items with call ids that the API accepts: unique, of letters, digits, `_` and `-`.
+def _with_unique_ids(items: list[Item]) -> list[Item]:
+    """Return the items with call ids that do not repeat.
 
-    Other ids are replaced by the place of the call, so that a growing history keeps them. Outputs get the ids of their
-    calls, in order if an id repeats.
+    A repeated id is replaced by the place of the call, so that a growing history keeps it. Outputs get the ids of the
+    calls of the latest turn with their id, in order. Further outputs belong to the last of these calls.
     """
     given = [_call_id(item) for item in items]
-    taken, seen = set(given), set[str]()
-    waiting: dict[str, list[str]] = {}
+    taken, turn, has_outputs = set(given), 0, False
+    waiting: dict[str, tuple[int, list[str]]] = {}
     written = []
     for place, (item, own) in enumerate(zip(items, given, strict=True)):
-        kind = item_type(item)
+        kind, unique = item_type(item), own
         if kind == "function_call":
-            valid = own
-            if own in seen or not _CALL_ID.fullmatch(own):
-                valid = f"call_{place}"
-                while valid in taken:
-                    valid += "_"
-            seen.add(own)
-            waiting.setdefault(own, []).append(valid)
+            turn, has_outputs = turn + has_outputs, False
+            if own in waiting:
+                unique = f"call_{place}"
+                while unique in taken:
+                    unique += "_"
+            calls = waiting.get(own)
+            waiting[own] = turn, [*(calls[1] if calls and calls[0] == turn else []), unique]
         elif kind == "function_call_output":
-            names = waiting.get(own) or [_NOT_IN_ID.sub("_", own) or "_"]
-            valid = names.pop(0)
-        else:
-            valid = own
-        written.append(item if valid == own else {**item, "call_id": valid})
+            has_outputs = True
+            names = waiting[own][1] if own in waiting else [own]
+            unique = names.pop(0) if len(names) > 1 else names[0]
+        written.append(item if unique == own else {**item, "call_id": unique})
     return written
 
 
@@ -257,7 +256,8 @@ def _user_blocks(item: Item) -> list[Block]:
     blocks = content_blocks(output if isinstance(output, str | list) else encode_json(output).decode())
     failed = {"is_error": True} if item.get("status") == "incomplete" else {}
     content = plain_content(blocks)
-    return [{"type": "tool_result", "tool_use_id": item.get("call_id", ""), "content": content, **failed}]
+    call_id = write_call_id(_call_id(item))
+    return [{"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}]
 
 
 def messages_tool(tool: Tool) -> dict[str, Any]:

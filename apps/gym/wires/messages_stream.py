@@ -8,7 +8,7 @@ import orjson
 from apps.gym.json_constants import null_constants
 from apps.gym.traces.items import UNPARSED, TokenUsage, as_object, encode_json, item_type, read_json
 from apps.gym.wires.chat_reply import ReplyInterrupted, ReplyMalformed
-from apps.gym.wires.messages_content import assistant_blocks
+from apps.gym.wires.messages_content import assistant_blocks, write_call_id
 from apps.gym.wires.messages_reply import failed_reply, stop_reason, write_messages_usage
 from apps.gym.wires.protocol import Reply
 
@@ -158,7 +158,7 @@ class MessageEvents:
 
     def call(self, call_id: str, tool: str) -> bytes:
         """Return the start of a call; its arguments follow."""
-        block = {"type": "tool_use", "id": call_id, "name": tool, "input": {}}
+        block = {"type": "tool_use", "id": write_call_id(call_id), "name": tool, "input": {}}
         return self.close_block() + self._begin("tool_use", block)
 
     def arguments(self, piece: str) -> bytes:

@@ -151,6 +151,7 @@ class HttpPolicy:
         grammar = has_grammar(body)
         while True:
             tries += 1
+            ask.retries = tries - 1
             version = self.weights.version
             try:
                 reply = await (self._try_streamed if self._streams(ask) else self._try_once)(body, ask, tries)

@@ -36,4 +36,9 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
         return (cost + given * self.input) / _A_MILLION
 
 
+def known_cost(cost: float, tokens: int, *, is_free: bool) -> float | None:
+    """Return the cost, or None if tokens were used and no model had prices."""
+    return None if tokens and not cost and not is_free else cost
+
+
 FREE = Prices()

@@ -54,7 +54,8 @@ class Ask(msgspec.Struct, kw_only=True):
 
     `sent` caches the messages and token IDs of earlier calls of the same conversation, for the Chat Completions wire.
 
-    No retry starts after an enclosing time limit (apps.gym.calls.time_limits) is over.
+    No retry starts after an enclosing time limit (apps.gym.calls.time_limits) is over. `retries` counts them, also if
+    the call fails.
     """
 
     items: list[Item]
@@ -65,6 +66,7 @@ class Ask(msgspec.Struct, kw_only=True):
     patience: float | None = None
     strict: bool = True
     sent: SentMessages | None = None
+    retries: int = 0
 
 
 class Reply(msgspec.Struct, kw_only=True):

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -68,6 +69,7 @@ class Setting(msgspec.Struct, kw_only=True):
     prices: Prices = FREE
     judge_model_id: int | None = None
     judge_prices: Prices = FREE
+    ends: Counter[int] = msgspec.field(default_factory=Counter)
 
 
 class RolloutStats(msgspec.Struct):
@@ -292,7 +294,7 @@ async def run_rollout(
     An error of the attempt is not raised, but becomes part of its end. CancelledError is raised. Without `make_driver`,
     the built-in agent runs.
     """
-    stats, limit = RolloutStats(), TimeLimit(setting.rollout_timeout)
+    stats, limit = RolloutStats(signs=SetupSigns(ends=setting.ends)), TimeLimit(setting.rollout_timeout)
     elapsed = _Elapsed(limit)
 
     attempt: AttemptDriver
@@ -323,6 +325,7 @@ async def run_rollout(
             finally:
                 # Explicitly: asyncio would close the generator too late if the event loop ends.
                 await events.aclose()
+                stats.retried_calls += attempt.retried_failures
         return _end(claim, stats, setting, elapsed())
     except GymError as problem:
         failure = problem

@@ -85,7 +85,7 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
 
 
 def _measure(collection: Collection, parts: Sequence[CollectionPart]) -> CollectionMetrics:
-    figures = figure([each.part for each in parts])
+    figures = figure([each.part for each in parts], is_free=collection.policy_model.is_scripted)
     attempts = combine_ordered(each.attempts for each in parts)
     outcomes = [outcome for each in parts for outcome in each.part.outcomes]
     return CollectionMetrics(

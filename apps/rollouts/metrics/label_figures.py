@@ -11,6 +11,7 @@ import msgspec
 from apps.gym.metrics.clustered_intervals import standard_error_from
 from apps.gym.metrics.majority_at_k import mean_majority_at_k
 from apps.gym.metrics.pass_at_k import mean_average_of_k, mean_pass_at_k, solve_buckets
+from apps.gym.wires.pricing import known_cost
 from apps.rollouts.metrics.attempt_groups import Groups, combine_groups, read_groups
 from apps.rollouts.metrics.components import Component, ComponentFigures, combine_components, read_components
 from apps.rollouts.metrics.consistent_reads import consistent_reads
@@ -75,7 +76,7 @@ class Figures:
     components: dict[str, float]
     component_figures: list[ComponentFigures]
     tokens: dict[str, int]
-    cost: float
+    cost: float | None
     mean_turns: float | None
     mean_duration: float | None
     mean_tool_calls: float | None
@@ -103,7 +104,7 @@ def read_parts(tasks: TaskRange, labels: Labels) -> dict[str, Part]:
     }
 
 
-def figure(parts: Sequence[Part]) -> Figures:
+def figure(parts: Sequence[Part], *, is_free: bool) -> Figures:
     """Return the figures of the parts together. Parts must have disjoint tasks."""
     outcomes = combine_outcomes(outcome for part in parts for outcome in part.outcomes)
     rewards = Numbers(part.rewards for part in parts)
@@ -115,6 +116,8 @@ def figure(parts: Sequence[Part]) -> Figures:
     passes = mean_pass_at_k(groups.solved)
     mean = mean_over(completed)
     squares = groups.deviations.about(rewards.mean).squares if rewards.size else 0.0
+    tokens = {"input": add_up(outcomes, "input_sum"), "output": add_up(outcomes, "output_sum")}
+    used = sum(tokens.values()) + add_up(outcomes, "judge_tokens_sum")
     return Figures(
         rollouts=sum(statuses.values()),
         completed=statuses.get(Rollout.Status.COMPLETED, 0),
@@ -141,8 +144,8 @@ def figure(parts: Sequence[Part]) -> Figures:
         errors=count_by(failed, "error_kind"),
         components={each.name: each.mean for each in components},
         component_figures=components,
-        tokens={"input": add_up(outcomes, "input_sum"), "output": add_up(outcomes, "output_sum")},
-        cost=math.fsum(row["cost_sum"] for row in outcomes),
+        tokens=tokens,
+        cost=known_cost(math.fsum(row["cost_sum"] for row in outcomes), used, is_free=is_free),
         mean_turns=mean("turns_sum"),
         mean_tool_calls=mean("tool_calls_sum"),
         mean_duration=mean("duration_sum"),
@@ -172,7 +175,8 @@ def break_down(collection: Collection, facet: Facet) -> Breakdown:
     with consistent_reads():
         labels = find_labels(collection, facet)
         parts = read_parts(whole(collection), labels)
-    shares = [LabelFigures(label=label, **fields_of(figure([part]))) for label, part in parts.items()]
+    free = collection.policy_model.is_scripted
+    shares = [LabelFigures(label=label, **fields_of(figure([part], is_free=free))) for label, part in parts.items()]
     return Breakdown(sorted(shares, key=lambda share: (-share.rollouts, share.label)), labels.left_out)
 
 

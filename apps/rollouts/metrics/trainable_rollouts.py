@@ -121,7 +121,7 @@ def find_notices(collection: Collection, outcomes: Iterable[Outcome]) -> list[Se
             kind=notice.name,
             title=notice.title,
             sentence=notice.sentence,
-            remedy=notice.remedy,
+            remedy=notice.over(collection.policy_model.wire).remedy,
             rollouts=counts[notice.name],
             example=_find_example(collection, notice.name) if notice.sign else equal[0],
             filter=f"notice:{notice.name}" if notice.sign else "",

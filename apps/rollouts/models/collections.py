@@ -14,6 +14,7 @@ from apps.environments.models import Environment
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.stored_rules import RULES, current_rules
+from apps.gym.wires.pricing import known_cost
 from apps.policies.models import PolicyModel
 from apps.policies.redacted_fields import RedactedCharField
 from apps.tasks.deletion_jobs import DeletionJob
@@ -270,8 +271,8 @@ class Collection(models.Model):
     @property
     def known_cost(self) -> float | None:
         """Return the cost, or None if tokens were used and no model had prices."""
-        has_used = self.input_tokens or self.output_tokens or self.judge_tokens
-        return None if has_used and not self.cost and not self.policy_model.is_scripted else self.cost
+        tokens = self.input_tokens + self.output_tokens + self.judge_tokens
+        return known_cost(self.cost, tokens, is_free=self.policy_model.is_scripted)
 
     @property
     def is_finished(self) -> bool:

@@ -13,6 +13,7 @@ from apps.gym.rewards import MAX_REWARD
 from apps.gym.setup_notices import MAX_NOTICES, Notice, read_notices
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.gym.traces.graph import TraceGraph
+from apps.gym.wires.pricing import known_cost
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.trace_payloads import PayloadField
 from apps.tasks.models import StoredImage, Task
@@ -219,17 +220,16 @@ class Rollout(models.Model):
     @property
     def known_cost(self) -> float | None:
         """Return the cost, or None if tokens were used and no model had prices."""
-        has_used = self.input_tokens or self.output_tokens or self.judge_tokens
-        is_unknown = has_used and not self.cost and not self.collection.policy_model.is_scripted
-        return None if is_unknown else self.cost
+        tokens = self.input_tokens + self.output_tokens + self.judge_tokens
+        return known_cost(self.cost, tokens, is_free=self.collection.policy_model.is_scripted)
 
     @property
     def notice_names(self) -> list[str]:
-        return [notice.name for notice in self.setup_notices]
+        return self.notices.split()
 
     @property
     def setup_notices(self) -> list[Notice]:
-        return read_notices(self.notices)
+        return read_notices(self.notices, self.collection.policy_model.wire)
 
     @property
     def repeat_number(self) -> int:

@@ -1,5 +1,6 @@
 """Derive from the stored events of a rollout what the engine or the import would store today."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from apps.gym.metrics.majority_at_k import MAX_ANSWER
 from apps.gym.outcomes import mask_fields
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.stored_calls import count_without_usage, drop_partial_count
+from apps.gym.setup_notices import SetupSigns
 from apps.gym.storable import clean_line
 from apps.gym.stored_rules import RULES
 from apps.gym.traces.events import FailedCall, ModelCall, TraceUnion, Verification
@@ -55,10 +57,12 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
     needs_verification: bool = False
 
 
-def derive_rollout(rollout: Rollout, *, is_imported: bool, rules: int = RULES) -> Derived | None:
+def derive_rollout(
+    rollout: Rollout, *, is_imported: bool, rules: int = RULES, ends: Counter[int] | None = None
+) -> Derived | None:
     """Return what today's rules change in an ended rollout, or None if nothing changes or it has no trace.
 
-    `rules` is the version of the rules under which it is stored.
+    `rules` is the version of the rules under which it is stored. `ends` collects the end tokens of its model.
     """
     graph = rollout.graph(tokens=True)
     verified = graph.main if graph.is_line or rules >= _PATHS else graph.line(earlier_leaf(graph))
@@ -71,7 +75,7 @@ def derive_rollout(rollout: Rollout, *, is_imported: bool, rules: int = RULES) -
         changed.update(masked)
     for position, event in changed.items():
         events[position] = event
-    derived = _columns(events, is_imported=is_imported, is_redacted=bool(rollout.redactions))
+    derived = _columns(events, ends, is_imported=is_imported, is_redacted=bool(rollout.redactions))
     if not recounted:
         derived.pop("output_tokens", None)  # An import may have stored another sum.
     if rollout.status != Rollout.Status.COMPLETED:
@@ -133,8 +137,10 @@ def _kind(derived: Mapping[str, Any], new: Mapping[str, Any]) -> Kind:
     return "untrainable" if derived["sampled_tokens"] and not derived["trainable_tokens"] else "counts"
 
 
-def _columns(events: Sequence[TraceUnion], *, is_imported: bool, is_redacted: bool) -> dict[str, Any]:
-    stats = RolloutStats()
+def _columns(
+    events: Sequence[TraceUnion], ends: Counter[int] | None, *, is_imported: bool, is_redacted: bool
+) -> dict[str, Any]:
+    stats = RolloutStats(signs=SetupSigns(ends=Counter() if ends is None else ends))
     for event in events:
         stats.add(event)
     outcome = stats.outcome()

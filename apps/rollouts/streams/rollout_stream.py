@@ -252,7 +252,7 @@ class RolloutStream:
         )
 
     def _read_rollout(self, rollout_id: int) -> bytes:
-        rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
+        rollout = Rollout.objects.select_related("task", "collection__policy_model").get(pk=rollout_id)
         fields = describe_rollout(rollout, rollout.graph(tokens=True, images=True), grammar_calls=self._grammar_calls)
         model = self._collection.snapshot["policy_model"]
         server = {"logprob_mode": model.get("logprob_mode", ""), **model.get("engine", {})}
@@ -295,7 +295,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
     `grammar_calls` "drop", a rollout has none if a grammar may have forced its tokens.
     """
     names = ("repeat", "seed", "status", "reward", "masked", "components", "stop_reason", "error_kind", "error_message")
-    figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
+    figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "duration")
     task = rollout.task
     row = full_row(task)
     events, redactor = graph.main, fresh_redactor()
@@ -314,6 +314,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
         "left_out": find_reason(rollout),
         "model_version": rollout.model_version,
         **{name: getattr(rollout, name) for name in figures},
+        "cost": rollout.known_cost,
         "prompt": prompt_items(events),
         "tools": offered_tools(events, row),
         "items": response["output"],

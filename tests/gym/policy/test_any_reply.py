@@ -358,12 +358,35 @@ def test_odd_tokens_in_a_stream_cost_a_note_and_never_the_reply(logprobs):
         [{"reasoning_details": [{"type": "reasoning.text", "text": text}]} for text in ("2 + ", "2")],
         [{"reasoning": text, "reasoning_details": [{"text": text}]} for text in ("2 + ", "2")],
         [{"reasoning_content": [{"text": "2 + "}, {"text": "2"}]}],
+        [{"provider_specific_fields": {"reasoning": text}} for text in ("2 + ", "2")],
+        [
+            {"provider_specific_fields": {"reasoning_content": text}, "reasoning_content": text}
+            for text in ("2 + ", "2")
+        ],
+        [{"reasoning_content": None, "provider_specific_fields": {"reasoning_content": [{"text": "2 + 2"}]}}],
     ],
 )
 def test_a_thought_in_pieces_is_one(thoughts):
     chunks = [*(delta(**thought) for thought in thoughts), delta(content="4"), delta("stop")]
     items = read_chat_reply(join_chat_stream(stream(*chunks))).items
     assert [text_of(item) for item in items] == ["2 + 2", "4"]
+
+
+def test_fields_of_a_gateway_are_read_in_a_stream():
+    def chunk(text, number):
+        fields = {"token_ids": [number], "stop_reason": None}
+        choice = {"delta": {"content": text}, "provider_specific_fields": fields}
+        choice["logprobs"] = {"content": [{"logprob": -0.5}]}
+        return {"choices": [choice], "prompt_token_ids": [1]}
+
+    body = stream(chunk("4", 7), chunk("2", 8), delta("stop"))
+    got = read_chat_reply(join_chat_stream(body), asked_tokens=True)
+    assert (got.tokens_note, got.tokens.fields()["generation_token_ids"]) == ("", [7, 8])
+    # The thought also reaches the client of a captured agent.
+    thoughts = [delta(provider_specific_fields={"reasoning_content": text}) for text in ("2 + ", "2")]
+    parts = []
+    ask(stream(*thoughts, delta(content="4"), delta("stop")), content_type="text/event-stream", on_delta=parts.append)
+    assert [(each.kind, each.text) for each in parts] == [("reasoning", "2 + "), ("reasoning", "2"), ("text", "4")]
 
 
 TOO_LONG = {"error": {"message": "This model's maximum context length is 1024 tokens."}}

@@ -532,9 +532,15 @@ def test_a_text_with_the_finish_reason_of_calls_is_kept(calls, reason):
     assert (text_of(got.items[0]), got.finish_reason) == ("4", "stop")
 
 
+def test_a_reply_that_lacks_resources_is_tried_again():
+    with pytest.raises(ReplyMalformed, match="insufficient_system_resource"):
+        read_chat_reply(reply({"content": "4"}, "insufficient_system_resource"))
+
+
 def test_a_reply_stopped_for_repetition_is_cut_and_names_the_reason():
     got = read_chat_reply(reply({"content": "4 4 4 4"}, "repetition"))
     assert (got.finish_reason, got.server_finish_reason) == ("max_output_tokens", "repetition")
+    assert read_chat_reply(reply({"content": "4"}, "repetition_truncation")).finish_reason == "max_output_tokens"
 
 
 def token_body(choice=None, usage=None, **fields):
@@ -567,7 +573,11 @@ def test_tokens_that_differ_from_the_usage_in_number_are_not_captured(usage, mes
     assert (got.tokens, got.tokens_note, text_of(got.items[-1])) == (None, "usage_differs", "4")
 
 
-def test_reasoning_in_the_fields_of_a_gateway_is_read():
-    message = {"content": "4", "reasoning_content": None, "provider_specific_fields": {"reasoning": "Hm."}}
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_in_the_fields_of_a_gateway_is_read(name):
+    message = {"content": "4", "reasoning_content": None, "provider_specific_fields": {name: "Hm."}}
     got = read_chat_reply(reply(message, usage={"prompt_tokens": 1, "completion_tokens": 2}))
     assert [(item["type"], text_of(item)) for item in got.items] == [("reasoning", "Hm."), ("message", "4")]
+    # A thought in both places is read once.
+    both = read_chat_reply(reply({**message, "reasoning_content": "Hm."}))
+    assert [(item["type"], text_of(item)) for item in both.items] == [("reasoning", "Hm."), ("message", "4")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from aiohttp import web
@@ -11,6 +12,7 @@ from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.traces.items import UNPARSED, message
 from apps.gym.wires.chat import chat_request
 from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.messages_content import read_call_id, write_call_id
 from apps.gym.wires.messages_request import messages_request
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.responses_wire import responses_request
@@ -138,10 +140,26 @@ def message_ids(items):
     return calls, [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
 
 
+FIND = "gymweb_ZnVuY3Rpb25zLmZpbmQ6MA"  # functions.find:0
+
+
 def test_call_ids_that_messages_refuses_are_replaced_in_call_and_result():
     turn = [called("{}", "functions.find:0"), called("{}", "ok-1"), output("functions.find:0"), output("ok-1")]
-    assert message_ids([message("user", "Hi"), *turn]) == (["call_1", "ok-1"], ["call_1", "ok-1"])
+    assert message_ids([message("user", "Hi"), *turn]) == ([FIND, "ok-1"], [FIND, "ok-1"])
     assert [item["call_id"] for item in turn] == ["functions.find:0", "ok-1", "functions.find:0", "ok-1"]
+
+
+@pytest.mark.parametrize("own", ["functions.find:0", "ok_1", "gymweb_1", FIND, "", "é", "\ud800", "a b"])
+def test_a_written_call_id_is_valid_unique_and_read_back(own):
+    written = write_call_id(own)
+    assert re.fullmatch("[a-zA-Z0-9_-]+", written)
+    assert read_call_id(written) == own
+
+
+def test_ids_of_others_that_look_written_are_kept():
+    # No base64, a text that needs no replacement, no UTF-8.
+    for foreign in ("gymweb_1", "gymweb_b2s", "gymweb__w", "toolu_01"):
+        assert read_call_id(foreign) == foreign
 
 
 def test_repeated_call_ids_are_told_apart_in_one_turn_and_in_a_later_one():
@@ -152,12 +170,24 @@ def test_repeated_call_ids_are_told_apart_in_one_turn_and_in_a_later_one():
     assert message_ids([user, *same])[0] == ["c", "call_2"]
 
 
+def test_a_result_belongs_to_the_latest_turn_with_its_id():
+    user = message("user", "Hi")
+    # The second call of the first turn stays without a result.
+    first = [called("{}", "c"), called("{}", "c"), output("c")]
+    later = [called("{}", "c"), output("c")]
+    assert message_ids([user, *first, *later]) == (["c", "call_2", "call_4"], ["c", "call_4"])
+    # A second result of a call is not one of another call.
+    again = [called("{}", "c"), output("c"), output("c")]
+    assert message_ids([user, *again, *later]) == (["c", "call_4"], ["c", "c", "call_4"])
+    assert message_ids([user, *later, *again])[1] == ["c", "call_3", "call_3"]
+
+
 def test_a_replaced_id_is_not_the_id_of_another_call():
-    items = [message("user", "Hi"), called("{}", "a.b"), called("{}", "call_1"), output("a.b"), output("call_1")]
-    assert message_ids(items) == (["call_1_", "call_1"], ["call_1_", "call_1"])
+    items = [message("user", "Hi"), called("{}", "call_2"), called("{}", "call_2"), called("{}", "call_2_")]
+    assert message_ids(items)[0] == ["call_2", "call_2__", "call_2_"]
 
 
 def test_empty_call_ids_and_results_without_a_call_get_a_valid_id():
     items = [message("user", "Hi"), called("{}", ""), output(""), output("x:y")]
     items[1]["id"] = ""
-    assert message_ids(items) == (["call_1"], ["call_1", "x_y"])
+    assert message_ids(items) == (["gymweb_"], ["gymweb_", "gymweb_eDp5"])

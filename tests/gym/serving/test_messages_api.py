@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import anthropic
 import pytest
@@ -114,12 +115,15 @@ def test_a_stream_has_the_arguments_in_the_models_own_characters():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_the_client_sends_back_are_the_items_of_the_reply(stream):
-    policy = Recording()
+@pytest.mark.parametrize("call_id", ["toolu_01A", "functions.find:0"])
+def test_what_the_client_sends_back_are_the_items_of_the_reply(stream, call_id):
+    items = [SIGNED, HIDDEN, SAID, {**CALL, "call_id": call_id}]
+    policy = Recording(Reply(items=items, finish_reason="tool_calls", model="m", response_id="msg_01X", usage=USAGE))
 
     async def work(client):
         opening = [{"role": "user", "content": QUESTION}]
         got = await create(client, stream)
+        assert re.fullmatch("[a-zA-Z0-9_-]+", got.content[-1].id)
         result = {"type": "tool_result", "tool_use_id": got.content[-1].id, "content": "84", "is_error": True}
         spoken = [
             *opening,
@@ -132,10 +136,10 @@ def test_what_the_client_sends_back_are_the_items_of_the_reply(stream):
     system, question, thought, hidden, said, call, output, box = policy.asks[1].items
     without_id = [{key: value for key, value in item.items() if key != "id"} for item in (thought, hidden, said)]
     assert without_id == [{key: value for key, value in item.items() if key != "id"} for item in (SIGNED, HIDDEN, SAID)]
-    assert (call["call_id"], json.loads(call["arguments"])) == ("toolu_01A", json.loads(ARGUMENTS))
+    assert (call["call_id"], json.loads(call["arguments"])) == (call_id, json.loads(ARGUMENTS))
     assert output == {
         "type": "function_call_output",
-        "call_id": "toolu_01A",
+        "call_id": call_id,
         "output": "84",
         "status": "incomplete",
     }

@@ -21,7 +21,7 @@ from apps.gym.rollout_files.stored_calls import (
 )
 from apps.gym.tasks.file_rows import RowRefused, expect
 from apps.gym.traces.items import Item, as_object
-from apps.gym.wires.messages_content import assistant_items, input_content
+from apps.gym.wires.messages_content import assistant_items, input_content, read_call_id
 
 Line = dict[str, Any]
 
@@ -283,4 +283,5 @@ def _result(block: dict[str, Any], dropped: list[str]) -> Item:
     given = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
     output = content if isinstance(content, str) else input_content(given, dropped=dropped)
     failed = {"status": "incomplete"} if block.get("is_error") else {}
-    return {"type": "function_call_output", "call_id": str(block.get("tool_use_id") or ""), "output": output, **failed}
+    call_id = read_call_id(str(block.get("tool_use_id") or ""))
+    return {"type": "function_call_output", "call_id": call_id, "output": output, **failed}

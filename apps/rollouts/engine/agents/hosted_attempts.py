@@ -26,6 +26,10 @@ class HostedAttempt(ABC):
         self._captured.elapsed = elapsed
         return self
 
+    @property
+    def retried_failures(self) -> int:
+        return self._captured.retried_failures
+
     def take_judge_calls(self) -> list[JudgeCall]:
         """Return the judge calls that were not reported yet; see AttemptDriver."""
         return self._captured.take_judge_calls()

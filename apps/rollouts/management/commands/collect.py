@@ -77,6 +77,7 @@ class Command(BaseCommand):
             "completed": collection.completed,
             "failed": collection.failed,
             "retried": collection.retried,
+            "retried_calls": collection.retried_calls,
             "mean_reward": collection.mean_reward,
             "pass_at_1": metrics.pass_at_1,
             "errors": metrics.errors,
