@@ -95,6 +95,7 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "split_seed",
             "mask_credentials",
             "template_check",
+            "not_checked",
             "state",
             "total",
             "considered",
@@ -145,6 +146,7 @@ class ExportPreviewOrderSerializer(OrderSerializer):
     written_from="Attempts, pairs or tasks that become rows.",
     credentials="Warning about suspected credentials in the rows; empty if there are none.",
     written="Rows of the full export.",
+    not_checked="Content that no template check covers, with the reason; empty if it covers all.",
     stopped_after="Seconds after which the preview stopped; null if the counts are complete.",
 )
 class ExportPreviewSerializer(serializers.Serializer[Any]):

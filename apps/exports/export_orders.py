@@ -18,7 +18,7 @@ from apps.exports.template_checks import TemplateSettings, open_renderer
 from apps.gym.chat_templates.template_sources import MAX_TEMPLATE, TemplateRefused, read_template
 from apps.gym.exporters.protocol import Format, OptionRefused, Options, find_encodings, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
-from apps.gym.exporters.rendered_messages import has_conversations
+from apps.gym.exporters.rendered_messages import find_unchecked, has_conversations
 from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PreferencePair
@@ -172,7 +172,8 @@ def template_settings(format: Format, order: ExportOrder) -> dict[str, Any]:
         return {}
     field = "template" if order.template else "tokenizer"
     if not has_conversations(format):
-        raise ExportRefused(f"{format.title} has no messages that a chat template renders. Leave it empty.", field)
+        known = find_unchecked(format, Options()) or f"{format.title} has no messages that a chat template renders."
+        raise ExportRefused(f"{known} Leave it empty.", field)
     try:
         template = read_template(order.tokenizer, order.template, allowed=settings.TOKENIZERS)
         # Compile it once, so that an invalid template is refused here.

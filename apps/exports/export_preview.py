@@ -88,6 +88,7 @@ class Preview:
     dropped: dict[str, int]
     trainability: Trainability
     credentials: str = ""
+    not_checked: str = ""
     template_check: TemplateReport | None = None
     stopped_after: float | None = None
 
@@ -131,6 +132,7 @@ def preview_rows(export: Export, *, limit: int = 5, seconds: float | None = None
         dropped=ledger.counts(),
         trainability=reader.summarize(),
         credentials=warn_of_credentials(reader.credentials.figures()),
+        not_checked=export.not_checked,
         template_check=report,
         stopped_after=stopped_after,
     )

@@ -74,6 +74,7 @@ def make_manifest(
         },
         "trainability": msgspec.to_builtins(reader.summarize()),
         **({"template_check": msgspec.to_builtins(reader.check.report())} if reader.check else {}),
+        "not_checked": export.not_checked,
         "credentials": reader.credentials.figures(),
         **({"sampling_sent": reader.list_samplings()} if reader.samplings else {}),
         **_rewards(export, reader),

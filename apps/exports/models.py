@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -7,7 +8,9 @@ from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import Dated, MayBeStale
+from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.exporters.rendered_messages import find_unchecked
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
@@ -96,6 +99,12 @@ class Export(MayBeStale, RetriedJob):
     def is_empty(self) -> bool:
         """Return True if no rows are left after filtering, so that there is no row file."""
         return self.state == self.State.READY and not self.rows
+
+    @property
+    def not_checked(self) -> str:
+        """Return which content of the rows no template check covers; empty if it covers all."""
+        format = FORMATS.get(self.format)
+        return find_unchecked(format, msgspec.convert(self.options, Options)) if format else ""
 
     @property
     def share(self) -> float:

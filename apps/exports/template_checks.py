@@ -135,19 +135,21 @@ class TemplateCheck:
         conversations = row_conversations(self._format, row)
         shape = tuple(find_shape(*one) for one in conversations)
         self._queue.append(_Row(next(names, f"row {self._counts['rows']:,}"), shape, conversations))
-        if self._settings.every_row and self._settings.misfits == "kept":
+        known, may_wait = self._shapes.get(shape), self._settings.misfits == "kept"
+        is_batched = may_wait and self._settings.every_row
+        if known and not is_batched and (self._stopped or not self._is_sampled()):
+            self._note(self._queue.pop(), known.verdict)
+            return known.verdict
+        if is_batched or (may_wait and known):
+            # Waiting for the answer to each row of the sample would take longer than rendering it.
             if len(self._queue) == _BATCH:
                 self._send_queue()
             return Verdict()
-        known = self._shapes.get(shape)
-        if known and (self._stopped or not self._is_sampled()):
-            self._note(self._queue.pop(), known.verdict)
-            return known.verdict
         self._send_queue()
-        return next(iter(self._send_queue()), Verdict())
+        return next(reversed(self._send_queue()), Verdict())
 
     def _is_sampled(self) -> bool:
-        few = self._counts["rendered"] - len(self._shapes) < MAX_SAMPLE
+        few = self._counts["rendered"] + len(self._queue) + len(self._sent) - len(self._shapes) <= MAX_SAMPLE
         return self._settings.every_row or (few and self._dice.random() < SAMPLE)
 
     def _send_queue(self) -> list[Verdict]:

@@ -97,6 +97,12 @@ def test_groups_come_whole(site: Site) -> None:
     assert last["reason"] == "completed"
     assert [(group["type"], group["is_whole"], len(group["rollouts"])) for group in groups] == [("group", True, 4)] * 2
     assert [{one["task"] for one in group["rollouts"]} for group in groups] == [{group["task"]} for group in groups]
+    for group in groups:
+        figures = group["figures"]
+        assert (figures["group_size"], set(figures["advantages"])) == (
+            4,
+            {str(one["rollout"]) for one in group["rollouts"]},
+        )
 
 
 def test_tasks_that_are_there_already_are_named_by_their_ids(site: Site) -> None:

@@ -13,8 +13,9 @@ from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, ExportRefused, prepare_export, queue_export
 from apps.exports.export_preview import check_template, preview_rows
 from apps.exports.models import Export
+from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.exporters.rendered_messages import has_conversations, row_conversations
+from apps.gym.exporters.rendered_messages import find_unchecked, has_conversations, row_conversations
 from apps.gym.traces.events import ToolResult
 from tests.api.conftest import client_of
 from tests.dashboard.pages import signed_in
@@ -216,6 +217,32 @@ def test_api_checks_previews_and_stores(collection):
     assert "tokenizer" in refused.text
     export, found = written(collection)
     assert client.get(f"/api/v1/exports/{export.pk}/").json()["template_check"] == found
+
+
+@pytest.mark.parametrize(
+    ("order", "named"),
+    [
+        ({"format": "trl_sft"}, ""),
+        ({"format": "trl_sft", "options": {"images": "column"}}, "images"),
+        ({"format": "trl_sft_tokens"}, "token IDs"),
+        ({"format": "llama_factory_sft"}, "Qwen: parallel calls in one turn"),
+        ({"format": "llama_factory_kto", "options": {"family": "gpt_oss"}}, "gpt-oss: one call per turn, no reasoning"),
+        ({"format": "llama_factory_dpo", "options": {"family": "mistral"}}, "Mistral: one call per turn, no text"),
+    ],
+)
+def test_content_that_no_check_covers_is_named(collection, order, named):
+    client, made = client_of(Role.ADMIN), {**order, "collection": collection.pk}
+    format = FORMATS[order["format"]]
+    assert (named in find_unchecked(format, Options(**order.get("options", {})))) is True
+    if format.row_kind == "preferences":
+        return
+    preview = client.post("/api/v1/exports/preview/", made, "application/json").json()
+    row = client.post("/api/v1/exports/", made, "application/json").json()
+    export = write_export(export=Export.objects.get(pk=row["id"]))
+    page = signed_in().get(f"/exports/{export.pk}/").text
+    told = [preview["not_checked"], row["not_checked"], export.manifest["not_checked"]]
+    assert all(named in one and bool(one) == bool(named) for one in told)
+    assert ("data-not-checked" in page) == bool(named)
 
 
 def test_viewers_may_not_check(collection):

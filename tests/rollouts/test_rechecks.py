@@ -16,7 +16,7 @@ from apps.exports.rechecks.recheck_jobs import (
     queue_recheck,
     resume_recheck,
 )
-from apps.exports.rechecks.stale_outputs import find_overrides, find_reviews
+from apps.exports.rechecks.stale_outputs import collections_to_recheck, find_overrides, find_reviews
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.stored_rules import RULES
 from apps.gym.traces.events import AgentEnd, ModelCall, Verification
@@ -29,6 +29,7 @@ from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.metrics.trainable_rollouts import read_trainability
 from apps.rollouts.models import Collection, Reverification, Rollout
 from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, derive_rollout
+from tests.dashboard.pages import signed_in
 from tests.factories import (
     make_collection,
     make_dataset,
@@ -455,6 +456,15 @@ def test_an_export_whose_card_has_no_column_types_becomes_stale(collection, tmp_
     for export in (earlier, one_file):
         export.manifest.pop("columns")
         export.save()
+    Collection.objects.filter(pk=collection.pk).update(rules_version=RULES)
+    client = signed_in()
+    assert list(collections_to_recheck()) == [collection]
+    assert [one["id"] for one in client.get("/api/v1/collections/?earlier_rules=true").json()["results"]] == [
+        collection.pk
+    ]
+    assert "needs a recheck" in client.get(f"/collections/{collection.pk}/").text
+    assert f'name="collection" value="{collection.pk}"' in client.get("/rechecks/").text
+    assert "1 collection needs a recheck" in client.get("/").text
     recheck = check(collection)
     assert (recheck.state, recheck.changed, recheck.exports) == ("ready", 0, [earlier.pk])
     assert stale(type(earlier).objects) == []
@@ -463,4 +473,6 @@ def test_an_export_whose_card_has_no_column_types_becomes_stale(collection, tmp_
     assert (recheck.state, stale(type(earlier).objects)) == ("applied", [earlier.pk])
     earlier.refresh_from_db()
     assert "column types" in earlier.stale_reason
+    assert not collections_to_recheck().exists()
+    assert "needs a recheck" not in client.get("/").text
     assert (check(collection).state, typed.manifest["columns"]["responses_create_params"]) == ("applied", "json")

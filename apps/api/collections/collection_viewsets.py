@@ -22,6 +22,7 @@ from apps.api.collections.task_change_actions import TaskChangeActions
 from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import operation
 from apps.api.framework.query_filters import FlagFilter, SlugFilter, WordsFilter
+from apps.exports.rechecks.stale_outputs import collections_to_recheck
 from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet, ServerMetrics
 from apps.rollouts.search.keyset_pages import Sort
@@ -46,11 +47,11 @@ class CollectionFilter(django_filters.FilterSet):
     earlier_rules = FlagFilter(
         "rules_version",
         method="filter_rules",
-        label="Collections that are stored under earlier rules and need a recheck.",
+        label="Collections that need a recheck: stored under earlier rules, or with exports without column types.",
     )
 
     def filter_rules(self, queryset: CollectionQuerySet, name: str, value: bool | None) -> CollectionQuerySet:
-        earlier = Collection.objects.under_earlier_rules().order_by().values("pk")
+        earlier = collections_to_recheck().order_by().values("pk")
         return (
             queryset
             if value is None

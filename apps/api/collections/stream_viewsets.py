@@ -167,6 +167,7 @@ class StreamResponse(StreamingHttpResponse):
             return len(cls.open) >= settings.STREAMS
 
 
+FIGURES = {"group_size": 2, "group_mean": 0.5, "zero_variance": False, "advantages": {"41": {"advantage": 0.9998}}}
 LINES = [
     OpenApiExample("the first line", {"type": "collection", "collection": 7, "state": "running", "total": 2}),
     OpenApiExample(
@@ -190,11 +191,13 @@ LINES = [
                     "mask": [0, 1],
                     "logprobs": [0.0, -0.1],
                     "sampled": [{"call": 1, "version": "step-120", "start": 1, "end": 2, "temperature": 1.0}],
+                    "weight": 1.0,
                 }
             ],
             "logprob_mode": "raw_logprobs",
         },
     ),
+    OpenApiExample("a group", {"type": "group", "task": 12, "is_whole": True, "figures": FIGURES, "rollouts": []}),
     OpenApiExample("the last line", {"type": "end", "reason": "completed", "collection": 7, "completed": 2}),
 ]
 
@@ -215,7 +218,8 @@ class StreamViewSet(TableViewSet):
         """Run tasks with high priority and stream each finished rollout as a line of JSON. Empty lines are keep-alives.
 
         The first line is the collection, the last one the reason for the end. Disconnecting cancels the remaining
-        rollouts unless `keep` is set.
+        rollouts unless `keep` is set. With `group`, a line has the `figures` of a group: its statistics, and the
+        advantages by rollout. Each rollout counts once; `weight` of a segment is 1 divided by their number.
         """
         asked = self.read_body(StreamRequestSerializer)
         if StreamResponse.is_full():

@@ -1,18 +1,13 @@
-"""Match tool outputs to calls: an output belongs to the first earlier call with its id that has none yet.
+"""Match tool outputs to calls: an output belongs to the first call of the latest reply with its id and tool."""
 
-If a reply repeats an id, the first output of the call's tool comes before other outputs of the id.
-"""
-
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.cards import Image, Output
 from apps.dashboard.traces.images import find_image
-from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
-from apps.gym.traces.items import function_calls, item_type, output_text
+from apps.gym.traces.events import ToolResult, TraceUnion
+from apps.gym.traces.items import Item, Named, item_type, named_calls, output_text, pair_results
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 
@@ -33,29 +28,26 @@ class Read:
 
 class Pairing:
     def __init__(self, reads: list[Read]) -> None:
-        self._unmatched: dict[str, deque[tuple[Position, Output]]] = defaultdict(deque)
+        self._results: dict[Position, Output] = {}
         self._matched: set[Position] = set()
-        self._repeats: Counter[tuple[int, str]] = Counter()
+        unanswered: list[tuple[Position, Named]] = []
         for index, read in enumerate(reads):
-            if isinstance(read.event, ModelCall):
-                ids = (str(item.get("call_id", "")) for item in function_calls(read.event.items))
-                self._repeats.update((index, call_id) for call_id in ids)
-            for position, call_id, output in _outputs(index, read):
-                self._unmatched[call_id].append((position, output))
+            asked: list[tuple[Position, Named]] = []
+            for place, item in enumerate(read.event.new_items() if read.event else []):
+                asked += [((index, place), named) for named in named_calls([item])]
+                if item_type(item) == "function_call_output":
+                    output = _output(read, item, place)
+                    # Calls of the latest reply come first: an earlier one may have no result.
+                    calls = [*asked, *unanswered]
+                    result = str(item.get("call_id", "")), output.title
+                    for call in pair_results([named for _, named in calls], [result]).values():
+                        self._results[calls[call][0]] = output
+                        self._matched.add((index, place))
+                        (asked if call < len(asked) else unanswered).remove(calls[call])
+            unanswered = [*asked, *unanswered]
 
-    def result_of(self, call_id: str, position: Position, tool: str = "") -> Output | None:
-        unmatched = self._unmatched[call_id]
-        while unmatched and unmatched[0][0] < position:
-            unmatched.popleft()
-        if not unmatched:
-            return None
-        repeats = self._repeats.get((position[0], call_id), 1)
-        place = next((one for one in range(min(repeats, len(unmatched))) if unmatched[one][1].title == tool), 0)
-        matched, output = unmatched[place]
-        del unmatched[place]
-        self._repeats[position[0], call_id] = repeats - 1
-        self._matched.add(matched)
-        return output
+    def result_of(self, position: Position) -> Output | None:
+        return self._results.get(position)
 
     def is_shown(self, position: Position) -> bool:
         return position in self._matched
@@ -81,12 +73,8 @@ def output_content(output: Any, seq: int, place: str) -> tuple[Body, tuple[Image
     return body.at(seq, place), images if is_text else ()
 
 
-def _outputs(index: int, read: Read) -> Iterator[tuple[Position, str, Output]]:
-    event = read.event
-    if isinstance(event, ToolResult):
-        yield (index, 0), event.call_id, tool_output(read.seq, event)
-    elif event is not None:
-        for place, item in enumerate(event.new_items()):
-            if item_type(item) == "function_call_output":
-                body, images = output_content(item.get("output", ""), read.seq, str(place))
-                yield (index, place), str(item.get("call_id", "")), Output(body=body, images=images)
+def _output(read: Read, item: Item, place: int) -> Output:
+    if isinstance(read.event, ToolResult):
+        return tool_output(read.seq, read.event)
+    body, images = output_content(item.get("output", ""), read.seq, str(place))
+    return Output(body=body, images=images)

@@ -32,7 +32,7 @@ Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]
 class Results(Protocol):
     """The results of tool calls."""
 
-    def result_of(self, call_id: str, position: Position, tool: str = "") -> Output | None: ...
+    def result_of(self, position: Position) -> Output | None: ...
 
     def is_shown(self, position: Position) -> bool: ...
     def is_edited(self, position: Position) -> bool: ...
@@ -202,8 +202,7 @@ def _reasoning_block(item: Item, seq: int, place: str) -> Block:
 
 def _call_block(seq: int, position: Position, place: str, item: Item, pairing: Results) -> Block:
     body, mark = _arguments(item.get("arguments"))
-    result = pairing.result_of(str(item.get("call_id", "")), position, str(item.get("name", "")))
-    return Block("call", str(item.get("name", "")), body.at(seq, place), mark=mark, result=result)
+    return Block("call", str(item.get("name", "")), body.at(seq, place), mark=mark, result=pairing.result_of(position))
 
 
 def _arguments(arguments: object) -> tuple[Body, str]:

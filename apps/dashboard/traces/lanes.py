@@ -9,7 +9,7 @@ from apps.dashboard.traces.cards import CardLink, Lane, Output
 from apps.gym.traces.authorship import Author, Authors
 from apps.gym.traces.events import AgentEnd, ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.items import Item, function_calls, is_by_model, item_type, text_of
+from apps.gym.traces.items import Item, function_calls, is_by_model, item_type, named_calls, pair_results, text_of
 from apps.gym.traces.main_path import MainPath
 
 REQUEST = "in"
@@ -20,16 +20,15 @@ _EXCERPT = 120
 
 @dataclass(frozen=True, slots=True)
 class CallResults:
-    """The results of the tool calls in a request or a reply, by id or by place; `shown` are the places of outputs."""
+    """The results of the tool calls in a request or a reply, by place; `shown` are the places of outputs."""
 
-    by_id: dict[str, Output] = field(default_factory=dict)
     by_place: dict[int, Output] = field(default_factory=dict)
     shown: set[int] = field(default_factory=set)
     edited: set[int] = field(default_factory=set)
     """The places of outputs that differ from the result that the call got before."""
 
-    def result_of(self, call_id: str, position: Position, tool: str = "") -> Output | None:
-        return self.by_place.get(position[1]) or self.by_id.get(call_id)
+    def result_of(self, position: Position) -> Output | None:
+        return self.by_place.get(position[1])
 
     def is_shown(self, position: Position) -> bool:
         return position[1] in self.shown
@@ -166,29 +165,44 @@ class Lanes:
     def _match_request(self, number: int, call: ModelCall) -> None:
         """Give the outputs in a request to the calls that they answer, in this request or on the path before it."""
         seq, results = self._seqs[number], self._requests[number]
-        within: dict[str, int] = {}
+        within: dict[str, list[int]] = defaultdict(list)
+        asked: dict[int, list[tuple[int, str, Output]]] = defaultdict(list)
         for place, item in enumerate(call.items_in):
             call_id = str(item.get("call_id", ""))
             if item_type(item) == "function_call":
-                within[call_id] = place
+                within[call_id].append(place)
             if item_type(item) != "function_call_output":
                 continue
             body, images = output_content(item.get("output", ""), seq, f"{REQUEST}{place}")
             output = Output(body=body, images=images)
-            if call_id in within:
-                results.by_place[within.pop(call_id)] = output
+            if within[call_id]:
+                results.by_place[within[call_id].pop(0)] = output
                 results.shown.add(place)
                 if writer := self._writers.get(call_id, 0):
-                    self._replies[writer].by_id.setdefault(call_id, output)
-                    self._sources[number].add(writer)
-                continue
-            asker = self._asker(number, call_id)
-            reply = self._replies[asker].by_id if asker else {}
-            if asker and call_id not in reply:
-                reply[call_id] = self._recorded_output(call_id, output, item.get("output", ""))
+                    asked[writer].append((place, call_id, output))
+            elif asker := self._asker(number, call_id):
+                asked[asker].append((place, call_id, output))
+        for asker, outputs in asked.items():
+            self._match_reply(number, asker, outputs)
+
+    def _match_reply(self, number: int, asker: int, outputs: list[tuple[int, str, Output]]) -> None:
+        """Give the outputs in a request to the calls of the reply that they answer."""
+        reply, results, items = self._replies[asker].by_place, self._requests[number], self._calls[number].items_in
+        places = [place for place, item in enumerate(self._calls[asker].items) if item.get("type") == "function_call"]
+        given = [
+            (call_id, items[place].get("output", ""), self._recorded.get(call_id, ())) for place, call_id, _ in outputs
+        ]
+        told = [(one, next((event.name for _, event in made if event.output == text), "")) for one, text, made in given]
+        calls = named_calls(self._calls[asker].items)
+        paired = pair_results(calls, told)
+        for one, (place, call_id, output) in enumerate(outputs):
+            # A second result of one call is compared with the first.
+            spot = places[paired.get(one, next(at for at, (own, _) in enumerate(calls) if own == call_id))]
+            if spot not in reply:
+                reply[spot] = self._recorded_output(call_id, output, items[place].get("output", ""))
                 self._sources[number].add(asker)
-            if asker:
-                (results.shown if reply[call_id].body.text == output.body.text else results.edited).add(place)
+            if place not in results.shown:
+                (results.shown if reply[spot].body.text == output.body.text else results.edited).add(place)
 
     def _asker(self, number: int, call_id: str) -> int:
         """Return the call before this one whose reply has the tool call, or 0."""
@@ -211,11 +225,14 @@ class Lanes:
 
     def _match_recorded(self, number: int, call: ModelCall) -> None:
         """Give recorded results to calls whose result no request has yet."""
-        reply = self._replies[number].by_id
-        for each in function_calls(call.items):
+        reply = self._replies[number].by_place
+        for place, each in enumerate(call.items):
+            if each.get("type") != "function_call" or place in reply:
+                continue
             call_id = str(each.get("call_id", ""))
             later = [one for one in self._recorded.get(call_id, ()) if one[0] > self._seqs[number]]
             free = [one for one in later if one[0] not in self._claimed]
-            if call_id not in reply and free:
-                self._claimed.add(free[0][0])
-                reply[call_id] = tool_output(*free[0])
+            if free:
+                found = next((one for one in free if one[1].name == each.get("name")), free[0])
+                self._claimed.add(found[0])
+                reply[place] = tool_output(*found)

@@ -13,8 +13,8 @@ from apps.dashboard.overview.disk_use import read_disk
 from apps.dashboard.overview.first_steps import HIDDEN, read_steps
 from apps.dashboard.overview.overview_rows import read_active, read_failures, read_latest
 from apps.dashboard.overview.reward_trends import add_trends, latest_result
+from apps.exports.rechecks.stale_outputs import collections_to_recheck
 from apps.reviews.queues.waiting_items import read_waiting
-from apps.rollouts.models import Collection
 from apps.rollouts.plans.sample_data import plan_sample
 from apps.tasks.models import Dataset
 
@@ -38,7 +38,7 @@ def home(request: PageRequest) -> HttpResponse:
         "latest": latest,
         "failures": read_failures([*(each.collection for each in active), *(each.collection for each in latest)]),
         "disk": read_disk(),
-        "earlier_count": Collection.objects.under_earlier_rules().count(),
+        "earlier_count": collections_to_recheck().count(),
         "is_new": is_new,
         "steps": steps if is_new or not all(step.done for step in steps) else [],
         "trends": add_trends(datasets.order_by("-latest_id")[:TRENDS]),

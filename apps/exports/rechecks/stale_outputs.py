@@ -16,7 +16,7 @@ from apps.gym.exporters.registry import FORMATS, find_format
 from apps.gym.training_ledger import Ledger
 from apps.pairs.models import PairSet, PreferencePair
 from apps.reviews.models import Review, RewardOverride
-from apps.rollouts.models import Recheck, Rollout, RolloutChange
+from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange
 
 _WRITTEN = (Export.State.READY, Export.State.WRITING)
 
@@ -66,10 +66,21 @@ def find_untyped(recheck: Recheck) -> list[int]:
 
     Earlier versions wrote such cards for rows with any fields of their tasks.
     """
+    return [export.pk for export in _untyped() if export.collection_id == recheck.collection_id]
+
+
+def collections_to_recheck() -> QuerySet[Collection]:
+    """Return the collections under earlier rules, and those with exports without column types."""
+    untyped = [export.collection_id for export in _untyped()]
+    present = Collection.objects.present().filter(traces_deleted_at=None)
+    return Collection.objects.under_earlier_rules() | present.filter(pk__in=untyped)
+
+
+def _untyped() -> list[Export]:
     slugs = [slug for slug, format in FORMATS.items() if format.open_columns]
-    exports = Export.objects.filter(collection=recheck.collection_id, format__in=slugs, state=Export.State.READY)
-    unmarked = exports.filter(rows__gt=0, stale_at=None).exclude(manifest__has_key="columns").order_by("pk")
-    return [export.pk for export in unmarked if not is_one_file(Path(export.path))]
+    exports = Export.objects.filter(format__in=slugs, state=Export.State.READY, rows__gt=0, stale_at=None)
+    found = exports.exclude(manifest__has_key="columns").only("collection_id", "path").order_by("pk")
+    return [export for export in found if not is_one_file(Path(export.path))]
 
 
 def mark_untyped(recheck: Recheck) -> None:

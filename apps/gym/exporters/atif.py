@@ -15,6 +15,7 @@ from apps.gym.traces.events import ModelCall, ToolResult, TraceUnion
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import Item, call_arguments, is_by_model, item_type, join_parts, text_of
 from apps.gym.traces.messages import nested_tools, offered_tools
+from apps.gym.traces.responses import with_unique_ids
 from apps.gym.traces.tokens import TokensUnreadable, restore_tokens
 from apps.gym.trainability import Dropped
 
@@ -78,7 +79,7 @@ def _embed(graph: TraceGraph, documents: dict[int, Row], leaf: int, subagents: s
 
 def _document(attempt: Attempt, graph: TraceGraph, leaf: int, trained: set[int]) -> Row:
     try:
-        events = restore_tokens(graph.line(leaf))
+        events = with_unique_ids(restore_tokens(graph.line(leaf)))
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     calls = graph.calls_on(leaf)

@@ -13,6 +13,8 @@ from apps.gym.traces.graph import TraceGraph
 
 BRANCHES = ("main", "conversation", "all", "longest")
 _COLUMNS: dict[str, Feature] = {"segment": "int64", "lineage": "int64", "weight": "float64"}
+_SEVERAL = {"segment", "turn"}
+"""Columns of formats that can have several rows for one path."""
 _SOURCES = {"demonstrations", "labels", "scored"}
 
 
@@ -31,8 +33,8 @@ def offer_branches(format: Format) -> Format:
         found = format.features(options)
         if _has_columns(found, options):
             return {**found, **_COLUMNS}
-        # A rollout with several segments counts once.
-        return {**found, "weight": _COLUMNS["weight"]} if "segment" in found else found
+        # A rollout with several rows counts once.
+        return {**found, "weight": _COLUMNS["weight"]} if _SEVERAL & set(found) else found
 
     return replace(format, rows=rows, features=features, choices={**format.choices, "branches": BRANCHES})
 
@@ -42,7 +44,7 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
     if options.branches not in MANY:
         (leaf,) = find_leaves(graph, options)
         rows = list(format.rows(replace(attempt, events=graph.line(leaf)), options))
-        weight = {"weight": _weight(len(rows))} if rows and "segment" in rows[0] else {}
+        weight = {"weight": _weight(len(rows))} if rows and _SEVERAL & set(rows[0]) else {}
         yield from ({**row, **weight} for row in rows)
         return
     found = [

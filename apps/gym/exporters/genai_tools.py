@@ -1,10 +1,11 @@
 """The executed tool calls of a trace, each with the model call that asked for it."""
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from apps.gym.traces.events import ModelCall, ToolResult
 from apps.gym.traces.graph import TraceGraph
-from apps.gym.traces.items import Item, function_calls, item_type, pair_results
+from apps.gym.traces.items import Item, function_calls, item_type, named_calls, pair_results
 
 
 class ToolRun(NamedTuple):
@@ -28,26 +29,22 @@ class ToolRun(NamedTuple):
 def find_tool_runs(graph: TraceGraph) -> list[ToolRun]:
     """Return the recorded tool results, then the results that a captured agent only reported in its next request."""
     recorded = list(_recorded(graph))
-    # Recorded results are told apart by call and id: models repeat ids.
-    known = {(run.call, run.call_id) for run in recorded}
+    # Recorded results are told apart by call and id: models repeat ids, also within a reply.
+    known = Counter((run.call, run.call_id) for run in recorded)
     return [*recorded, *_reported(graph, known)]
 
 
 def _recorded(graph: TraceGraph) -> list[ToolRun]:
     numbers = {seq: call for call, seq in graph.seq_of.items()}
-    asked: dict[str, tuple[int, Item]] = {}
-    asker, unanswered = 0, list[Item]()
+    unanswered: list[tuple[int, Item]] = []
     runs = []
     for seq, event in zip(graph.seqs, graph.events, strict=True):
         if isinstance(event, ModelCall) and seq in numbers:
-            asker, unanswered = numbers[seq], function_calls(event.items)
-            asked.update((str(item.get("call_id", "")), (asker, item)) for item in unanswered)
+            unanswered = [*((numbers[seq], item) for item in function_calls(event.items)), *unanswered]
         elif isinstance(event, ToolResult):
-            call, item = asked.get(event.call_id, (0, {}))
-            # The model may have given several calls of the reply this id.
-            named = [(str(one.get("call_id", "")), str(one.get("name", ""))) for one in unanswered]
-            if found := pair_results(named, [(event.call_id, event.name)]):
-                call, item = asker, unanswered.pop(found[0])
+            named = named_calls([item for _, item in unanswered])
+            found = pair_results(named, [(event.call_id, event.name)])
+            call, item = unanswered.pop(found[0]) if found else (0, Item())
             arguments = item.get("arguments")
             runs.append(
                 ToolRun(
@@ -65,24 +62,27 @@ def _recorded(graph: TraceGraph) -> list[ToolRun]:
     return runs
 
 
-def _reported(graph: TraceGraph, known: set[tuple[int, str]]) -> list[ToolRun]:
+def _reported(graph: TraceGraph, known: Counter[tuple[int, str]]) -> list[ToolRun]:
     """Return results without a record: the tool ran between the reply with its call and the next request."""
     runs = []
     for number, event in graph.calls.items():
         path = graph.path(number)[:-1]
+        seen = Counter[tuple[int, str]]()
         for item in event.items_in:
             call_id = str(item.get("call_id", ""))
             if item_type(item) != "function_call_output":
                 continue
-            asked = next(((one, call) for one in reversed(path) for call in _asked(graph, one, call_id)), None)
-            if asked is None or (asked[0], call_id) in known:
+            caller = next((one for one in reversed(path) if _asked(graph, one, call_id)), 0)
+            asked, place = _asked(graph, caller, call_id) if caller else [], seen[caller, call_id]
+            seen[caller, call_id] += 1
+            if not known[caller, call_id] <= place < len(asked):
                 continue
-            caller, call = asked
-            known.add((caller, call_id))
+            call = asked[place]
+            known[caller, call_id] += 1
             began = graph.calls[caller].at + graph.calls[caller].duration
             runs.append(
                 ToolRun(
-                    name=f"result {caller} {call_id}",
+                    name=f"result {caller} {call_id}" + (f" {place}" if place else ""),
                     call=caller,
                     call_id=call_id,
                     tool=str(call.get("name", "")),

@@ -19,7 +19,7 @@ from apps.gym.tasks.rollout_keys import ECHOED, OURS, is_of_attempt, verifier_fi
 from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow, as_object
 from apps.gym.traces.messages import offered_tools
-from apps.gym.traces.responses import assemble_response, prompt_items
+from apps.gym.traces.responses import assemble_response, prompt_items, with_unique_ids
 from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable, drop_tokens, restore_tokens
 from apps.gym.trainability import Dropped
@@ -62,6 +62,8 @@ def rollout_row(
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     original = find_original(events)
+    if not original:
+        events = with_unique_ids(events)
     told = original.get("row", {})
     params = materialised_params(events, row)
     response = assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason)

@@ -15,8 +15,9 @@ from apps.gym.exporters.genai_tools import ToolRun, find_tool_runs
 from apps.gym.exporters.otlp_json import CLIENT, TraceWriter, encode_attributes
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.traces.events import JudgeCall, ModelCall, Verification
-from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph import TraceGraph, is_captured
 from apps.gym.traces.items import Item, TokenUsage
+from apps.gym.traces.responses import with_unique_ids
 
 SCOPE = "gymweb"
 ROOT = "agent 0"
@@ -48,7 +49,7 @@ class _GenaiTrace:
     def __init__(self, attempt: Attempt, options: Options) -> None:
         self._attempt = attempt
         self._messages = options.messages
-        self._graph = TraceGraph(attempt.events)
+        self._graph = TraceGraph(attempt.events if is_captured(attempt.events) else with_unique_ids(attempt.events))
         self._seconds = max((event.at + event.duration for event in attempt.events), default=0.0)
         columns = attempt.columns
         identity = [columns.get(name) for name in ("rollout_id", "collection_id", "dataset", "task_index")]

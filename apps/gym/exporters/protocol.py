@@ -125,6 +125,17 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
     group: Group | None = None
 
 
+FAMILIES = {
+    "qwen": "Qwen: parallel calls in one turn",
+    "llama3": "Llama 3: one call per turn",
+    "deepseek3": "DeepSeek V3: one call per turn",
+    "glm4": "GLM 4: one call per turn",
+    "gpt_oss": "gpt-oss: one call per turn, no reasoning",
+    "mistral": "Mistral: one call per turn, no text beside it",
+    "gemma3": "Gemma 3: one call per turn, no text beside it",
+}
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of exported rows. Each format supports the options in `Format.choices`."""
 
@@ -252,15 +263,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "Template family",
             "The `template` of LLaMA-Factory. Rollouts that its templates would misread are left out.",
-            names={
-                "qwen": "Qwen: parallel calls in one turn",
-                "llama3": "Llama 3: one call per turn",
-                "deepseek3": "DeepSeek V3: one call per turn",
-                "glm4": "GLM 4: one call per turn",
-                "gpt_oss": "gpt-oss: one call per turn, no reasoning",
-                "mistral": "Mistral: one call per turn, no text beside it",
-                "gemma3": "Gemma 3: one call per turn, no text beside it",
-            },
+            names=FAMILIES,
         ),
     ] = "qwen"
     images: Annotated[

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from apps.gym.exporters.protocol import Format, Options, Row
+from apps.gym.exporters.protocol import FAMILIES, Format, Options, Row
 
 Conversation = tuple[list[Row], list[Any] | None]
 """Messages and tools."""
@@ -27,6 +27,17 @@ def has_conversations(format: Format) -> bool:
     features = format.features(Options()).items()
     has_messages = any(name == "input" or (name in _SIDES and kind == "json[]") for name, kind in features)
     return format.row_kind not in ("tasks", "scored") and (has_messages or format.slug == "verl_sft")
+
+
+def find_unchecked(format: Format, options: Options) -> str:
+    """Return which content of these rows no template check covers, with the reason; empty if it covers all."""
+    if format.needs_tokens:
+        return "Not checked: token IDs, which no template renders."
+    if format.trainer == "LLaMA-Factory":
+        family = FAMILIES[options.family]
+        return f"Not checked: LLaMA-Factory renders rows with its own templates. The family of these rows is {family}."
+    has_images = has_conversations(format) and options.images != "dropped"
+    return "Not checked: images. A template is checked without its processor." if has_images else ""
 
 
 def row_conversations(format: Format, row: Row) -> list[Conversation]:

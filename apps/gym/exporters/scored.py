@@ -21,8 +21,6 @@ from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.segments import Sampled, Segment, count_captured_replies
 
-EPSILON = SPREAD
-
 _FIGURES: dict[str, Feature] = {
     "components": "json",
     "reward_override": "json",
@@ -104,7 +102,7 @@ def group_figures(reward: float, known: Group | None) -> Row:
         "group_std": group.std,
         "pass_rate": group.solved / group.size,
         "zero_variance": group.zero_variance,
-        "advantage": 0.0 if group.zero_variance else (reward - group.mean) / (group.std + EPSILON),
+        "advantage": 0.0 if group.zero_variance else (reward - group.mean) / (group.std + SPREAD),
         "advantage_mean_only": 0.0 if group.zero_variance else reward - group.mean,
     }
 

@@ -271,14 +271,13 @@ class Attempt(SessionDriver):
         step = await session.step(assemble_unprefixed_response(parts, self.row, self._tool_names))
         duration = self.elapsed() - began
         events: list[TraceUnion] = []
-        for call in function_calls(reply.items):
-            name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
-            if call_id in step.outputs:
-                result = step.outputs[call_id]
+        calls = function_calls(reply.items)
+        for call, result in zip(calls, step.outputs_of(calls), strict=True):
+            if result:
                 events.append(
                     ToolResult(
-                        call_id=call_id,
-                        name=name,
+                        call_id=str(call.get("call_id", "")),
+                        name=str(call.get("name", "")),
                         output=result.output,
                         error=result.error,
                         at=began,

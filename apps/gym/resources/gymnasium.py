@@ -80,8 +80,9 @@ class GymnasiumSession(CallerSession, SteppedSession):
         outputs = _read_outputs(self._told)
         if not done:
             missing = ToolOutput(text=dump_json({"error": "the environment returned no output for this call"}))
-            calls = [str(call.get("call_id", "")) for call in function_calls(response["output"])]
-            outputs = {call: outputs.get(call, missing) for call in calls}
+            calls = function_calls(response["output"])
+            found = zip(calls, Step(outputs=outputs).outputs_of(calls), strict=True)
+            outputs = [(str(call.get("call_id", "")), output or missing) for call, output in found]
         return Step(outputs=outputs, items=self._observe(given), done=done)
 
     async def verify(self, response: dict[str, Any]) -> Reward:
@@ -140,10 +141,10 @@ class GymnasiumServer(ResourceServer):
         return "unsupported"
 
 
-def _read_outputs(info: dict[str, Any]) -> dict[str, ToolOutput]:
+def _read_outputs(info: dict[str, Any]) -> list[tuple[str, ToolOutput]]:
     given = info.get("tool_outputs")
     outputs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-    return {str(one.get("call_id", "")): _read_output(one.get("output")) for one in outputs}
+    return [(str(one.get("call_id", "")), _read_output(one.get("output"))) for one in outputs]
 
 
 def _read_output(given: Any) -> ToolOutput:

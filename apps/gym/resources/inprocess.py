@@ -115,7 +115,7 @@ class InProcessGame(InProcessSession, SteppedSession):
         output = response["output"]
         seen = self._game.step(assistant_text(output))
         calls = [(str(call.get("call_id", "")), str(call.get("name", ""))) for call in function_calls(output)]
-        outputs = {call_id: await self.call_tool(name, {}) for call_id, name in calls}
+        outputs = [(call_id, await self.call_tool(name, {})) for call_id, name in calls]
         return Step(outputs=outputs, items=[message("user", seen.observation)], done=seen.done)
 
 

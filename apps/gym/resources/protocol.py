@@ -11,7 +11,7 @@ from apps.gym.image_data import ImageRefused, read_data_url
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, parse_json, read_json
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, pair_results, parse_json, read_json
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +65,18 @@ def load_arguments(given: str) -> Any:
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one reply: the outputs of its calls by call id, messages, and whether the attempt ended."""
+    """The result of one reply: outputs of calls with call ids, messages, and whether the attempt ended."""
 
-    outputs: dict[str, ToolOutput] = {}
+    outputs: Sequence[tuple[str, ToolOutput]] = ()
     items: list[Item] = []
     done: bool = False
+
+    def outputs_of(self, calls: list[Item]) -> list[ToolOutput | None]:
+        """Return the output of each call. Calls may have one id."""
+        ids = [(str(call.get("call_id", "")), "") for call in calls]
+        paired = pair_results(ids, [(call_id, "") for call_id, _ in self.outputs])
+        found = {call: self.outputs[number][1] for number, call in paired.items()}
+        return [found.get(place) for place in range(len(calls))]
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from apps.gym.traces.events import (
     ToolResult,
     TraceUnion,
 )
-from apps.gym.traces.items import Item, TokenUsage, dump_json, function_calls, item_type
+from apps.gym.traces.items import Item, TokenUsage, ToolNames, dump_json, function_calls, item_type
 from apps.gym.traces.tokens import TokensMissing, capture_tokens, pack_tokens, read_shape
 
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
@@ -25,7 +25,7 @@ _CONTROL_CHARACTERS = frozenset({*TOKEN_FIELDS, TURN_ENDS})
 def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
     """Return the events of a response. A turn is uninterrupted output of the model; its tokens are on its last item."""
     sampling = {key: params[key] for key in SAMPLING_KEYS if key in params}
-    names: dict[str, str] = {}
+    names = ToolNames()
     events: list[TraceUnion] = []
     before = b""
     for group in _groups(response["output"]):
@@ -34,11 +34,11 @@ def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -
         if kind == "tool":
             for item in items:
                 call_id = str(item.get("call_id") or "")
-                events.append(ToolResult(call_id=call_id, name=names.get(call_id, ""), output=_output_text(item)))
+                events.append(ToolResult(call_id=call_id, name=names.take(call_id) or "", output=_output_text(item)))
         elif kind == "environment":
             events.append(EnvironmentTurn(items=items))
         else:
-            names.update({str(call.get("call_id")): str(call.get("name", "")) for call in function_calls(items)})
+            names.add(items)
             packed, note, before = _tokens(group[-1], before)
             events.append(
                 ModelCall(

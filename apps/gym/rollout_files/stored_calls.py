@@ -25,7 +25,7 @@ from apps.gym.traces.events import (
 )
 from apps.gym.traces.graph import result_text
 from apps.gym.traces.graph_tokens import TokenPacker
-from apps.gym.traces.items import Item, TokenUsage, Tool, function_calls, text_of
+from apps.gym.traces.items import Item, TokenUsage, Tool, ToolNames, function_calls, text_of
 from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens, pack_tokens
 from apps.gym.wires.chat_tokens import check_counts
 from apps.gym.wires.protocol import has_all_counts, lacks_usage
@@ -138,14 +138,12 @@ class _Events:
         self._before = b""
         """In a line, the token IDs of the last call with tokens."""
         self._packer = TokenPacker()
-        self._names: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._names = ToolNames()
+        self._told = Counter[str]()
 
     def made(self) -> Iterator[TraceUnion]:
         for number, call in enumerate(self._trace.calls, start=1):
-            self._names.update(
-                (str(one.get("call_id")), str(one.get("name", ""))) for one in function_calls(call.items)
-            )
+            self._names.add(call.items)
             at = self._at(call)
             if self._is_line and number == 1:
                 yield Prompt(items=call.items_in)
@@ -166,13 +164,15 @@ class _Events:
                 yield EnvironmentTurn(items=list(run), at=at)
 
     def _results(self, items: Iterator[Item], at: float) -> Iterator[TraceUnion]:
+        seen = Counter[str]()
         for item in items:
             call_id, output = str(item.get("call_id", "")), result_text(item) or ""
-            if call_id in self._told and not self._is_line:
+            seen[call_id] += 1
+            if seen[call_id] <= self._told[call_id] and not self._is_line:
                 continue  # Several branches of a graph may continue one result.
-            self._told.add(call_id)
+            self._told[call_id] += 1
             error = output if item.get("status") == "incomplete" else ""
-            yield ToolResult(call_id=call_id, name=self._names.get(call_id, ""), output=output, error=error, at=at)
+            yield ToolResult(call_id=call_id, name=self._names.take(call_id) or "", output=output, error=error, at=at)
 
     def _call(self, number: int, call: StoredCall, at: float) -> ModelCall:
         kept = self._sizes[call.parent]

@@ -49,7 +49,7 @@ class Turns(Session):
         step = await self._answer(given, response)
         outputs = [
             {"type": "function_call_output", "call_id": call_id, "output": output.output}
-            for call_id, output in step.outputs.items()
+            for call_id, output in step.outputs
         ]
         new_items = [*given, *outputs, *step.items]
         self._output += new_items
@@ -74,7 +74,7 @@ class Turns(Session):
         if isinstance(self.session, SteppedSession):
             return await self.session.step(response)
         if calls := function_calls(given):
-            outputs = {str(call.get("call_id", "")): await self._call(call) for call in calls}
+            outputs = [(str(call.get("call_id", "")), await self._call(call)) for call in calls]
             return Step(outputs=outputs)
         observations = await self.session.respond(given)
         return Step(done=True) if observations is None else Step(items=observations)

@@ -264,13 +264,19 @@ def _think(thought: str, content: Any) -> Any:
 def chat_items(messages: Iterable[Message], *, reasoning: Reasoning = "field") -> list[Item]:
     """Return chat messages as items, with ids from their positions. A tool's result is a function_call_output."""
     items: list[Item] = []
+    unanswered: dict[str, None] = {}
     for number, message in enumerate(messages):
         role = message.get("role")
         if role == "assistant":
-            items += assistant_items(message, number, reasoning=reasoning)
+            turn = assistant_items(message, number, reasoning=reasoning)
+            unanswered = {call["call_id"]: None for call in turn if call["type"] == "function_call"}
+            items += turn
         elif role == "tool":
             output = _content(message.get("content"), _item_part)
-            items.append({"type": "function_call_output", "call_id": message.get("tool_call_id", ""), "output": output})
+            # A result without an id answers the first open call.
+            call_id = message.get("tool_call_id") or next(iter(unanswered), "")
+            unanswered.pop(call_id, None)
+            items.append({"type": "function_call_output", "call_id": call_id, "output": output})
         else:
             named = {"name": message["name"]} if message.get("name") else {}
             items.append(

@@ -28,7 +28,7 @@ from apps.gym.traces.events import (
     TraceUnion,
 )
 from apps.gym.traces.graph_tokens import GraphTokens
-from apps.gym.traces.items import Item, Tool, function_calls, is_by_model, item_type
+from apps.gym.traces.items import Item, Tool, ToolNames, is_by_model, item_type
 from apps.gym.traces.main_path import MainPath, choose_path
 
 Numbered = tuple[int, TraceUnion]
@@ -284,7 +284,7 @@ class _Line:
         self._size = 0
         self._recorded = recorded
         self._tokens = tokens
-        self._names: dict[str, str] = {}
+        self._names = ToolNames()
         self._with_tokens = [0]  # numbers of the calls with tokens so far; 0 stands for none
         self._tools: list[Tool] | None = None  # of the latest call; None: the root's tools
         self._noted: list[list[Tool] | None] = [None]  # tools of each call so far
@@ -311,7 +311,7 @@ class _Line:
     def _append(self, seq: int, event: TraceUnion) -> None:
         items = event.new_items()
         self._size += len(items)
-        self._names.update((str(one.get("call_id")), str(one.get("name", ""))) for one in function_calls(items))
+        self._names.add(items)
         self.events.append((seq, event))
 
     def _cut(self, kept: int) -> None:
@@ -356,7 +356,7 @@ class _Line:
             seq, event = (equal or found)[-1]
             assert isinstance(event, ToolResult)
             return seq, event if event.output == output else replace(event, output=output)
-        return seq, ToolResult(call_id=call_id, name=self._names.get(call_id, ""), output=output, at=began)
+        return seq, ToolResult(call_id=call_id, name=self._names.take(call_id) or "", output=output, at=began)
 
 
 def result_text(item: Item) -> str | None:

@@ -242,3 +242,25 @@ def unique_ids(ids: Sequence[str]) -> list[str]:
         numbered = (f"{call_id or 'call'}_{number}" for number in count(place))
         unique.append(next(one for one in numbered if one not in ids and one not in unique))
     return unique
+
+
+class ToolNames:
+    """The tools of the calls so far by call id. Of the calls of a turn with one id, each result takes the next."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str | None]] = {}
+
+    def add(self, turn: list[Item]) -> None:
+        """Add the calls of a turn. They replace earlier calls with their ids."""
+        calls = named_calls(turn)
+        self._names |= {call_id: [name for own, name in calls if own == call_id] for call_id, _ in calls}
+
+    def take(self, call_id: str) -> str | None:
+        """Return the tool of the next result with this id; None if no call has it."""
+        names = self._names.get(call_id, [None])
+        return names.pop(0) if len(names) > 1 else names[0]
+
+
+def named_calls(items: list[Item]) -> list[Named]:
+    """Return the id and the tool of each call."""
+    return [(str(call.get("call_id", "")), str(call.get("name", ""))) for call in function_calls(items)]

@@ -21,6 +21,7 @@ from apps.gym.traces.items import (
     Item,
     TaskRow,
     Tool,
+    ToolNames,
     is_by_model,
     item_type,
     join_parts,
@@ -70,7 +71,7 @@ def item_messages(
     With `images`, the content of a message with images is a list of parts: `{"type": "image", "image": address}`, and
     `{"type": "text", "text": …}`. Otherwise an image raises Dropped.
     """
-    names: dict[str, str] = {}
+    names = ToolNames()
     return _join_opening_system(order_results(_item_messages(items, names, arguments, images, authors)))
 
 
@@ -85,8 +86,9 @@ def completion_messages(
     examples. `silent_turns` keeps both, for exports that also show failures. Turns that a client sent have a field
     AUTHOR, as in `prompt_messages`.
     """
-    calls = (item for item in prompt_items(events) if item_type(item) == "function_call")
-    names = {_text_field(item, "call_id"): _text_field(item, "name") for item in calls}
+    names = ToolNames()
+    for item in prompt_items(events):
+        names.add([item])
     messages: list[Message] = []
     for event in events:
         if isinstance(event, Prompt):
@@ -189,7 +191,7 @@ def _without_nulls(schema: Any) -> Any:
 
 
 def _item_messages(
-    items: list[Item], names: dict[str, str], arguments: ArgumentsAs, images: bool, authors: Sequence[str] = ()
+    items: list[Item], names: ToolNames, arguments: ArgumentsAs, images: bool, authors: Sequence[str] = ()
 ) -> list[Message]:
     """Return items without turn boundaries as messages. The tool of each call id is added to `names`."""
     messages: list[Message] = []
@@ -203,17 +205,18 @@ def _item_messages(
     return messages
 
 
-def _other_message(item: Item, names: dict[str, str], images: bool) -> Message:
+def _other_message(item: Item, names: ToolNames, images: bool) -> Message:
     kind = item_type(item)
     if kind == "function_call_output":
         call_id = _text_field(item, "call_id")
-        if call_id not in names:
+        name = names.take(call_id)
+        if name is None:
             raise Dropped("orphan_tool_output")
         return {
             "role": "tool",
             "tool_call_id": call_id,
             "content": _content(item.get("output"), images),
-            "name": names[call_id],
+            "name": name,
         }
     if kind != "message":
         raise Dropped("unknown_item")
@@ -250,7 +253,7 @@ def _image_of(part: dict[str, Any]) -> str:
 
 
 def _assistant_message(
-    items: list[Item], names: dict[str, str], arguments: ArgumentsAs, *, silent_turns: bool = False
+    items: list[Item], names: ToolNames, arguments: ArgumentsAs, *, silent_turns: bool = False
 ) -> Message:
     """Return a turn as one message.
 
@@ -263,7 +266,6 @@ def _assistant_message(
         kind = item_type(item)
         if kind == "function_call":
             call_id, name = _text_field(item, "call_id"), _text_field(item, "name")
-            names[call_id] = name
             function = {"name": name, "arguments": _arguments(item.get("arguments"), arguments)}
             calls.append({"id": call_id, "type": "function", "function": function})
         elif kind == "reasoning":
@@ -273,6 +275,7 @@ def _assistant_message(
             texts.append(flat_text(item.get("content"), by_model=True))
         else:
             raise Dropped("unknown_item")
+    names.add(items)
     content = TEXT_SEPARATOR.join(filter(None, texts))
     if not content.strip() and not calls and not silent_turns:
         raise Dropped("empty_turn")

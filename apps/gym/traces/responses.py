@@ -1,8 +1,10 @@
 """The Responses object of a whole attempt, for `/verify` and rollout rows."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.gym.traces.events import (
     AgentEnd,
@@ -11,11 +13,13 @@ from apps.gym.traces.events import (
     ModelCall,
     Prompt,
     SessionOpened,
+    ToolResult,
     TraceUnion,
 )
 from apps.gym.traces.item_repair import mend_item
 from apps.gym.traces.items import (
     Item,
+    Named,
     TaskRow,
     TokenUsage,
     Tool,
@@ -25,6 +29,9 @@ from apps.gym.traces.items import (
     item_type,
     last_assistant_text,
     message,
+    named_calls,
+    pair_results,
+    unique_ids,
 )
 
 _STATUSES = ("in_progress", "completed", "incomplete")
@@ -284,3 +291,37 @@ def user_calls(items: list[Item], turn: int) -> list[dict[str, Any]]:
     """Return the tool calls in a reply of a simulated user. Skips arguments that are not a JSON object."""
     read = ((str(call.get("name")), call_arguments(call)) for call in function_calls(items))
     return [{"turn": turn, "name": name, "arguments": given} for name, given in read if given is not None]
+
+
+def with_unique_ids(events: list[TraceUnion]) -> list[TraceUnion]:
+    """Return a line whose calls have unique ids in their turn, and whose results have the ids of their calls."""
+    made: list[TraceUnion] = []
+    calls: list[Named] = []
+    ids: list[str] = []
+    for event in events:
+        if isinstance(event, ModelCall):
+            calls = named_calls(event.items)
+            ids = unique_ids([call_id for call_id, _ in calls])
+            new, calls = iter([*ids]), calls if ids != [call_id for call_id, _ in calls] else []
+        if calls and isinstance(event, ToolResult):
+            made.append(replace(event, call_id=_take_id(calls, ids, (event.call_id, event.name))))
+        elif calls and isinstance(event, ModelCall | EnvironmentTurn):
+            made.append(replace(event, items=[_with_id(one, new, calls, ids) for one in event.items]))
+        else:
+            made.append(event)
+    return made
+
+
+def _with_id(item: Item, new: Iterator[str], calls: list[Named], ids: list[str]) -> Item:
+    if item_type(item) == "function_call":
+        return {**item, "call_id": next(new)}
+    is_result = item_type(item) == "function_call_output"
+    return {**item, "call_id": _take_id(calls, ids, (str(item.get("call_id", "")), ""))} if is_result else item
+
+
+def _take_id(calls: list[Named], ids: list[str], result: Named) -> str:
+    """Return the new id of the call that a result answers, and remove the call."""
+    for call in pair_results(calls, [result]).values():
+        del calls[call]
+        return ids.pop(call)
+    return result[0]

@@ -8,7 +8,7 @@ import orjson
 from msgspec import Meta
 
 from apps.gym.rewards import Reward
-from apps.gym.traces.items import Item, TaskRow, assistant_text, read_json
+from apps.gym.traces.items import Item, TaskRow, assistant_text, named_calls, pair_results, read_json
 from apps.gym.verifiers.answer_extraction import excerpt
 from apps.gym.verifiers.protocol import Problem, Verifier, permanent_error
 from apps.gym.verifiers.structured.json_finder import find_json
@@ -66,12 +66,10 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
         if not self.tool:
             text = next(filter(None, (assistant_text([item]) for item in reversed(output))), "")
             return find_json(text, _ABSENT) if text else _ABSENT
-        names = {item.get("call_id"): item.get("name") for item in output if item.get("type") == "function_call"}
-        states = (
-            read_json(str(item.get("output")), _ABSENT)
-            for item in reversed(output)
-            if item.get("type") == "function_call_output" and names.get(item.get("call_id")) == self.tool
-        )
+        calls, results = named_calls(output), [one for one in output if one.get("type") == "function_call_output"]
+        paired = pair_results(calls, [(str(one.get("call_id", "")), "") for one in results])
+        own = (results[number] for number in sorted(paired, reverse=True) if calls[paired[number]][1] == self.tool)
+        states = (read_json(str(one.get("output")), _ABSENT) for one in own)
         return next((state for state in states if state is not _ABSENT), _ABSENT)
 
     def _compare(self, expected: Any, state: Any, at: str) -> Iterator[tuple[str, bool]]:

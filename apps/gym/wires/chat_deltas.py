@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 from apps.gym.traces.items import as_object
 from apps.gym.wires.hidden_secrets import SecretFilter, hide_secrets
@@ -31,7 +32,7 @@ class DeltaReader:
         self._calls: set[int] = set()
 
     def read(self, delta: dict[str, Any]) -> None:
-        """Report what a delta of the first choice contains."""
+        """Report what a delta of the first choice contains. Calls without an id get one."""
         places = (delta, as_object(delta.get("provider_specific_fields")))  # the latter of LiteLLM
         thought = next(filter(None, (each.get("reasoning_content") or each.get("reasoning") for each in places)), None)
         if thought and isinstance(thought, str):
@@ -47,7 +48,10 @@ class DeltaReader:
         if not isinstance(index, int):
             return
         name, call_id, arguments = function.get("name"), call.get("id"), function.get("arguments")
-        if index not in self._calls and isinstance(name, str) and isinstance(call_id, str):
+        if index not in self._calls and isinstance(name, str):
+            if not call_id or not isinstance(call_id, str):
+                # The reply that is stored must have the id that the client gets.
+                call["id"] = call_id = f"call_{uuid4().hex}"
             self._calls.add(index)
             self._tell(Delta("call", name, index, call_id))
         if index in self._calls and isinstance(arguments, str) and arguments:

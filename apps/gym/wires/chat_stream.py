@@ -87,9 +87,10 @@ class ChatStreamReader:
             if not isinstance(part, dict):
                 raise ReplyMalformed("A choice in the endpoint's stream is not an object.")
             if part.get("index") in (0, None):
-                self._choice.add(part)
-                if self._report is not None and (delta := part.get("delta")):
+                # First the report: it gives ids to calls without one.
+                if self._report is not None and isinstance(delta := part.get("delta"), dict) and delta:
                     self._report(delta)
+                self._choice.add(part)
 
 
 class _Call:

@@ -330,23 +330,24 @@ async def run_rollout(
     except GymError as problem:
         failure = problem
     except TimeoutError:
-        if stats.verification is not None:
-            # The reward is verified; only closing the session took too long.
-            return _end(claim, stats, setting, elapsed())
         failure = TimedOut(f"The rollout reached its limit of {setting.rollout_timeout:g} s. Increase rollout_timeout.")
     except Exception as bug:
         # A bug in GymWeb or in user code must only fail this rollout, never the worker.
         logger.exception("rollout %s failed unexpectedly", claim.rollout_id)
         failure = EnvironmentFault(f"Unexpected error; see the worker log: {type(bug).__name__}: {bug}")
     message = str(failure) or type(failure).__name__
+    # The traceback and this frame reference each other and would keep the attempt in memory until the next full
+    # garbage collection.
+    failure.__traceback__ = None
+    if stats.verification is not None:
+        # The reward is verified; only closing the session failed.
+        logger.warning("rollout %s keeps its reward, verified before an error: %s", claim.rollout_id, message)
+        return _end(claim, stats, setting, elapsed())
     for call in attempt.take_judge_calls():
         stats.add(call)
         listener.add_event(claim, call)
     listener.add_event(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counted_failures = listener.count_failure(claim, setting, failure)
-    # The traceback and this frame reference each other and would keep the attempt in memory until the next full
-    # garbage collection.
-    failure.__traceback__ = None
     if counted_failures is not None:
         return _retry_end(claim, stats, setting, counted_failures, deferred=failure.refused_by is not None)
     return _end(claim, stats, setting, elapsed(), error_kind=failure.kind, error_message=message)

@@ -27,7 +27,7 @@ from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.items import dump_json, input_items
 from apps.gym.traces.messages import find_media, offered_tools
-from apps.gym.traces.responses import assemble_response, prompt_items
+from apps.gym.traces.responses import assemble_response, prompt_items, with_unique_ids
 from apps.gym.traces.segments import mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.gym.trainability import find_reason
@@ -302,7 +302,7 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
     if redactor.is_suspicious(task.row_json):
         events = restore_prompts(events, input_items(row), redactor)
     # Without an answer that only `finish` has: no call wrote it.
-    events = [event for event in events if not isinstance(event, AgentEnd)]
+    events = with_unique_ids([event for event in events if not isinstance(event, AgentEnd)])
     response = assemble_response(events, row, stop_reason=rollout.stop_reason)
     return {
         "type": "rollout",

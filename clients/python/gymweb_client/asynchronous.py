@@ -31,6 +31,9 @@ LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
     """A stream of rollouts (or groups), in the order in which they finish.
 
+    With `group`, `figures` of a group has its statistics and, in `advantages`, the advantages by rollout ID. Multiply
+    the loss of a segment by its `weight`. Skip groups whose `zero_variance` is true.
+
     `collection` and `end` are the first and last line. Leaving `async with` closes the stream and cancels the remaining
     rollouts, unless `keep` was set.
     """

@@ -78,7 +78,7 @@ def test_repeated_ids_are_paired_by_tool_and_written_as_unique_ids(given: str) -
         ("get_weather", '{"n": 1}', "alpha"),
     ]
     pairing = Pairing([Read(seq, "", msgspec.json.encode(event).decode(), event) for seq, event in enumerate(events)])
-    shown = [pairing.result_of(given, (2, place), name) for place, name in enumerate(("get_weather", "search"))]
+    shown = [pairing.result_of((2, place)) for place in range(2)]
     assert [one.body.text for one in shown if one] == ["alpha", "beta"]
 
 

@@ -14,7 +14,7 @@ from tests.gym.exporters.stored import SAMPLES, read_lines
 
 pytestmark = pytest.mark.skipif(not SAMPLES.exists(), reason="the shared samples are not here")
 
-OURS = {*ATTEMPT_FEATURES, *PAIR_FEATURES, *TASK_FEATURES, "turn"}
+OURS = {*ATTEMPT_FEATURES, *PAIR_FEATURES, *TASK_FEATURES, "turn", "weight"}
 
 
 def rows(slug: str, source: object, **options: object) -> list[Row]:

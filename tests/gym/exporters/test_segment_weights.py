@@ -12,6 +12,7 @@ from tests.gym.traces import said, trace, turn, with_tokens
 OPTIONS = {
     "scored_rollouts": Options(reasoning="field", arguments="text", tools="text"),
     "trl_sft_tokens": Options(),
+    "trl_sft_turns": Options(),
 }
 THREE = with_tokens(
     trace(turn(said("a")), turn(said("b")), turn(said("c"))), ([1, 2], [3]), ([7, 8], [9]), ([4, 5], [6])
@@ -19,7 +20,7 @@ THREE = with_tokens(
 ONE = with_tokens(trace(turn(said("a"))), ([1, 2], [3]))
 
 
-@pytest.mark.parametrize("format", ["scored_rollouts", "trl_sft_tokens"])
+@pytest.mark.parametrize("format", OPTIONS)
 @pytest.mark.parametrize("branches", ["main", "longest", "all", "conversation"])
 def test_the_weights_of_a_rollout_sum_to_one(format: str, branches: str) -> None:
     for events, segments in ((THREE, 3), (ONE, 1)):

@@ -457,6 +457,15 @@ def as_arguments(piece):
     return {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "f", "arguments": piece}}]}
 
 
+def test_a_streamed_call_without_an_id_has_the_id_that_the_agent_gets():
+    for own in ({}, {"id": ""}, {"id": None}):
+        call, deltas = {"index": 0, **own, "function": {"name": "f", "arguments": "{}"}}, []
+        body = stream(delta(content="So."), delta(tool_calls=[call]), delta("stop"))
+        reply = ask(body, content_type="text/event-stream", on_delta=deltas.append)
+        told = [one.call_id for one in deltas if one.kind == "call"]
+        assert told == [reply.items[-1]["call_id"]] and all(told)
+
+
 def passed_on(pieces, write):
     """The texts that an agent gets of a reply that is streamed in these pieces."""
     deltas = []

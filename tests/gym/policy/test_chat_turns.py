@@ -264,3 +264,12 @@ def test_images_of_results_follow_all_results_of_a_turn_in_a_message_of_the_user
         },
         {"role": "user", "content": "And now?"},
     ]
+
+
+def test_results_without_an_id_answer_the_open_calls_in_order():
+    calls = [{"id": given, "function": {"name": name, "arguments": "{}"}} for given, name in (("", "a"), ("x", "b"))]
+    results = [{"role": "tool", "tool_call_id": given, "content": given or "first"} for given in ("x", "")]
+    _, *items = chat_items([{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": calls}, *results])
+    ids = {item["name"]: item["call_id"] for item in items if item["type"] == "function_call"}
+    answered = {item["call_id"]: item["output"] for item in items if item["type"] == "function_call_output"}
+    assert answered == {ids["b"]: "x", ids["a"]: "first"}

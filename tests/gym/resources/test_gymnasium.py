@@ -110,8 +110,23 @@ def test_a_call_without_an_output_is_answered_so_that_the_conversation_can_go_on
         return await session.step({"object": "response", "output": [call("look", {})]})
 
     given = in_session(calling, answers)
-    assert list(given.outputs) == ["call_look_1"]
-    assert given.outputs["call_look_1"].text == '{"error":"the environment returned no output for this call"}'
+    [(call_id, output)] = given.outputs
+    assert call_id == "call_look_1"
+    assert output.text == '{"error":"the environment returned no output for this call"}'
+
+
+def test_each_of_two_calls_with_one_id_has_its_output():
+    outputs = [{"call_id": "x", "output": text} for text in ("alpha", "beta")]
+    answers = Answers(reset={}, step={"observation": "on", "info": {"tool_outputs": outputs}})
+
+    async def calling(session):
+        calls = [{**call(name, {}), "call_id": "x"} for name in ("look", "walk")]
+        return await session.step({"object": "response", "output": calls})
+
+    assert [(name, output.text) for name, output in in_session(calling, answers).outputs] == [
+        ("x", "alpha"),
+        ("x", "beta"),
+    ]
 
 
 def test_a_refused_step_is_a_lasting_fault_and_no_reward_of_0():

@@ -89,6 +89,18 @@ def test_a_call_in_a_game_without_tools_is_answered_as_unknown():
     assert "there is no tool named 'push'" in output["output"]
 
 
+def test_two_calls_with_one_id_have_two_outputs():
+    async def play():
+        served = await serve()
+        _, session = await post(served, "reset", ROW)
+        return await post(served, "step", step(calls("push", call_id="x"), calls("pull", call_id="x")), session)
+
+    told, _ = asyncio.run(play())
+    first, second = told["info"]["tool_outputs"]
+    assert (first["call_id"], second["call_id"]) == ("x", "x")
+    assert "'push'" in first["output"] and "'pull'" in second["output"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [

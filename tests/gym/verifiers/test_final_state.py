@@ -35,6 +35,7 @@ CASES = [
     (COUNTER, STATE, [*told({"count": 1}), calls("get_count", call_id="c2"), returns(STATE, "c2")], 1.0),
     (COUNTER, STATE, [*told(STATE), calls("get_count", call_id="c2"), returns("broken", "c2")], 1.0),
     (COUNTER, STATE, [calls("other"), returns(STATE)], 0.0),
+    (COUNTER, STATE, [calls("get_count"), calls("other"), returns(STATE), returns({"count": 1})], 1.0),
     (COUNTER, STATE, [says("nothing was asked")], 0.0),
     ({}, STATE, [says('So: ```json\n{"count": 6, "log": ["a", "b"]}\n```')], 1.0),
     ({}, STATE, [says('{"count": 6, "log": ["a", "b"]}'), says("done")], 0.0),

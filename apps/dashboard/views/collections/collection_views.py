@@ -31,6 +31,7 @@ from apps.dashboard.tables.rollouts.facets import read_facets
 from apps.dashboard.tables.rollouts.listing import OLDEST, RolloutList
 from apps.dashboard.tables.rollouts.showing import show_table
 from apps.dashboard.views.collections.figure_views import RETRIED, breakdown_context, read_facet
+from apps.exports.rechecks.stale_outputs import collections_to_recheck
 from apps.rollouts.metrics.cached_figures import is_measured_on_request, read_figures
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
@@ -121,7 +122,7 @@ def collection_detail(
     context |= {
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
-        "is_under_earlier_rules": Collection.objects.under_earlier_rules().filter(pk=collection.pk).exists(),
+        "needs_recheck": collections_to_recheck().filter(pk=collection.pk).exists(),
         "tracked_runs": collection.tracked_runs.select_related("tracker"),
         "previous": _previous(collection),
         "snippets": _snippets(request, collection),

@@ -10,7 +10,7 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.chrome.row_views import action_view
 from apps.exports.models import Export
 from apps.exports.rechecks.recheck_jobs import apply_recheck, cancel_recheck, queue_recheck, resume_recheck
-from apps.exports.rechecks.stale_outputs import find_overrides, find_pairs, find_reviews
+from apps.exports.rechecks.stale_outputs import collections_to_recheck, find_overrides, find_pairs, find_reviews
 from apps.rollouts.models import Collection, Recheck, RolloutChange
 from apps.rollouts.search.keyset_pages import page_by_id
 
@@ -27,7 +27,7 @@ recheck_resume = action_view(Permission.COLLECT, resume_recheck, _ROWS, "recheck
 @allow(GET=Permission.READ)
 def recheck_list(request: PageRequest) -> HttpResponse:
     """List the collections that need a recheck, and all rechecks."""
-    earlier = Collection.objects.under_earlier_rules().order_by("-pk")
+    earlier = collections_to_recheck().order_by("-pk")
     context = {
         "page": page_by_id(_ROWS, request.GET.get("after", "")),
         "earlier": earlier[:SHOWN],

@@ -86,6 +86,8 @@ def download_export(
     call.out.say(f"Export {export['id']}: {export['rows']} rows; left out: {dropped}.")
     if notice := manifest.get("trainability", {}).get("notice"):
         call.out.say(notice)
+    if not_checked := manifest.get("not_checked"):
+        call.out.say(not_checked)
     if output and not export["rows"]:
         raise Failed(f"No rows, so {output} is not written.")
     if output:
