@@ -101,21 +101,23 @@ def exports(
 ) -> Exports:
     folder = tmp_path_factory.mktemp("exports")
     with rows_for_a_while(django_db_blocker, folder):
-        return _Writer(folder).write()
+        return Writer(folder).write()
 
 
-class _Writer:
-    def __init__(self, folder: Path) -> None:
+class Writer:
+    """Writes exports of one collection, of `tasks` drawn tasks and of attempts with odd arguments."""
+
+    def __init__(self, folder: Path, tasks: int = TASKS) -> None:
         self.folder = folder
         self.plans: dict[int, Plan] = {}
         self.malformed: dict[int, Plan] = {}
         self.inexact: dict[int, Plan] = {}
         self.manifests: dict[str, dict[str, Any]] = {}
-        self.collection, self.pair_set = self._collect()
+        self.collection, self.pair_set = self._collect(tasks)
 
-    def _collect(self) -> tuple[Collection, PairSet]:
+    def _collect(self, drawn: int) -> tuple[Collection, PairSet]:
         dice = random.Random(SEED)
-        groups = draw_plans(dice, tasks=TASKS, attempts=ATTEMPTS)
+        groups = draw_plans(dice, tasks=drawn, attempts=ATTEMPTS)
         odd = [plan_with(arguments) for arguments in (*MALFORMED, *INEXACT)]
         rows = [self._row(group[0], f"task-{number}") for number, group in enumerate(groups)]
         rows += [self._row(plan, f"odd-{number}") for number, plan in enumerate(odd)]
@@ -126,7 +128,7 @@ class _Writer:
                 capture(dice, plan)
                 made = make_rollout(collection, task=task, reward=plan["reward"], trace=trace_of(plan))
                 self.plans[made.pk] = plan
-        for number, (task, plan) in enumerate(zip(tasks[TASKS:], odd, strict=True)):
+        for number, (task, plan) in enumerate(zip(tasks[drawn:], odd, strict=True)):
             made = make_rollout(collection, task=task, reward=1.0, trace=trace_of(plan))
             (self.malformed if number < len(MALFORMED) else self.inexact)[made.pk] = plan
         return collection, build_pairs(PairOrder(collection=collection))
@@ -141,22 +143,22 @@ class _Writer:
         for slug, format in FORMATS.items():
             if format.trainer == "TRL":
                 for encoding in format.encodings:
-                    self._export(named(slug, encoding), slug, encoding=encoding, validation_share=0.2)
-                self._export(slug, slug, encoding="jsonl")
+                    self.export(named(slug, encoding), slug, encoding=encoding, validation_share=0.2)
+                self.export(slug, slug, encoding="jsonl")
         for slug in ("trl_dpo", "trl_reward"):
-            self._export(f"{slug}_step", slug, options={"level": "step"})
-        self._export("trl_dpo_implicit", "trl_dpo", options={"prompt": "implicit"})
-        self._export("trl_sft_inline", "trl_sft", options={"reasoning": "inline"})
-        self._export("trl_sft_dropped", "trl_sft", options={"reasoning": "dropped"})
+            self.export(f"{slug}_step", slug, options={"level": "step"})
+        self.export("trl_dpo_implicit", "trl_dpo", options={"prompt": "implicit"})
+        self.export("trl_sft_inline", "trl_sft", options={"reasoning": "inline"})
+        self.export("trl_sft_dropped", "trl_sft", options={"reasoning": "dropped"})
         as_text = {"arguments": "text", "malformed": "text", "tools": "text"}
-        self._export("trl_sft_text", "trl_sft", options=as_text)
-        self._export("trl_sft_any", "trl_sft", options={"numbers": "any"})
-        self._export("unsloth_sft", "unsloth_sft")
+        self.export("trl_sft_text", "trl_sft", options=as_text)
+        self.export("trl_sft_any", "trl_sft", options={"numbers": "any"})
+        self.export("unsloth_sft", "unsloth_sft")
         for slug in OPEN_COLUMNS:
-            self._export(slug, slug)
+            self.export(slug, slug)
         return Exports(self.folder, self.plans, self.malformed, self.inexact, self.manifests)
 
-    def _export(self, name: str, slug: str, **choices: Any) -> None:
+    def export(self, name: str, slug: str, **choices: Any) -> None:
         pairs = FORMATS[slug].row_kind == "preferences"
         filters = {"min_reward": -1.0} if FORMATS[slug].row_kind == "demonstrations" else {}
         order = queue_export(

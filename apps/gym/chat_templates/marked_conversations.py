@@ -139,4 +139,6 @@ def _judge(part: Part, text: str) -> str:
         decisive = survived[:1] if part.lost == "tools_lost" else survived[:-1] or survived
     if not any(decisive):
         return part.lost
-    return part.cut if not all(survived) else "reworded" if part.whole else ""
+    # A template that splits a text at </think> makes reasoning of a part of it.
+    is_cut = not all(survived) or "</think>" in part.whole
+    return part.cut if is_cut else "reworded" if part.whole else ""

@@ -100,6 +100,13 @@ def test_text_with_the_tag_of_thoughts_is_cut():
     assert kinds(template, talk()) == set()
 
 
+def test_text_before_the_tag_that_becomes_reasoning_is_cut():
+    """As in Qwen 3: all of the text is rendered, but the model learns a part of it as its reasoning."""
+    template = changed("{{ m.content }}", "<think>{{ m.content.split('</think>') | join('\n</think>\n') }}")
+    assert kinds(template, talk(text="I say </think> and add.")) == {"text_cut"}
+    assert kinds(template, talk()) == set()
+
+
 def test_text_arguments_are_encoded_twice_by_a_template_for_objects():
     text = talk()
     text[2]["tool_calls"][0]["function"]["arguments"] = json.dumps({"a": "x"})

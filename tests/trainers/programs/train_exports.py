@@ -44,16 +44,21 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 STEPS = 2
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer(
+    template: str = "",
+    special: tuple[str, ...] = ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    **named: str,
+) -> PreTrainedTokenizerFast:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     inner.decoder = decoders.ByteLevel()
-    inner.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    inner.add_special_tokens(list(special))
+    named = named or {"eos_token": "<|im_end|>"}
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
+        tokenizer_object=inner, pad_token="<|endoftext|>", clean_up_tokenization_spaces=False, **named
     )
-    tokenizer.chat_template = (Path(__file__).parent.parent / "template.jinja").read_text()
+    tokenizer.chat_template = template or (Path(__file__).parent.parent / "template.jinja").read_text()
     return tokenizer
 
 
@@ -61,8 +66,8 @@ def make_models(folder: Path, tokenizer: PreTrainedTokenizerFast) -> dict[str, s
     """The folders of a model that writes and of one that scores."""
     set_seed(9)
     config = Qwen3Config(
-        vocab_size=288, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, max_position_embeddings=16384, bos_token_id=None,
+        vocab_size=max(288, len(tokenizer)), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, max_position_embeddings=16384, bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, num_labels=1,
     )  # fmt: skip
     found = {}
