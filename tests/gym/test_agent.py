@@ -266,7 +266,7 @@ def test_max_steps_counts_turns_and_runs_the_last_ones_tools():
 def test_arguments_that_are_no_object_are_fed_back_and_the_attempt_goes_on(arguments):
     events = attempt(Replay(turn(call(arguments=arguments)), turn(says("4"))), Adder())
     assert events[3].error == "invalid_arguments"
-    assert events[3].output.startswith('{"error":"Invalid tool call arguments: ')
+    assert events[3].output.startswith('{"error": "Invalid tool call arguments: ')
     assert events[-1].stop_reason == "answered"
 
 

@@ -11,6 +11,7 @@ from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from apps.rollouts.reverification.reverification_spec import ReverificationOrder
+from apps.tasks.upload_jobs import upload_file
 from tests.factories import make_agent, make_dataset, make_environment, make_user
 from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import as_file, stored_row
@@ -400,3 +401,84 @@ def test_tasks_of_one_id_stay_apart():
         "b",
         "a",
     ]
+
+
+# -- files of NeMo Gym 0.7.0
+
+MATERIALISED = {
+    "_ng_task_index": 3,
+    "_ng_rollout_index": 0,
+    "agent_ref": {"name": "agent"},
+    "responses_create_params": {"input": [{"role": "user", "content": "What is 2 + 2?"}]},
+    "expected_answer": "4",
+}
+FAILURE = {
+    "_ng_failure_class": "agent_run_error",
+    "_ng_failure_message": "500",
+    "_ng_task_index": 3,
+    "_ng_rollout_index": 0,
+    "agent_ref": {"name": "agent"},
+}
+
+
+def test_a_failure_without_its_task_gets_the_materialised_one():
+    inputs = as_file(MATERIALISED, name="rollouts_materialized_inputs.jsonl")
+    [rollout] = rollouts_of(import_these(as_file(FAILURE, name="rollouts_failures.jsonl"), inputs))
+    assert (rollout.status, rollout.reward, rollout.error_message) == ("failed", None, "agent_run_error: 500")
+    assert rollout.task.row["expected_answer"] == "4"
+    assert [text_of(item) for item in rollout.trace()[1].items] == ["What is 2 + 2?"]
+
+
+def test_a_failure_whose_task_no_file_has_is_refused_with_the_remedy():
+    with pytest.raises(ImportRefused, match=r"number of its task \(3\)\. Add the file …_materialized_inputs\.jsonl"):
+        import_these(as_file(FAILURE, name="rollouts_failures.jsonl"))
+
+
+def test_a_rollout_never_gets_the_task_of_another_prompt():
+    """The materialised inputs were written again with other rows in these places."""
+    inputs = as_file(MATERIALISED, name="rollouts_materialized_inputs.jsonl")
+    other = stored_row("Name a colour.", _ng_task_index=3, _ng_rollout_index=0)
+    with pytest.raises(ImportRefused, match="the number 3 belongs to a task with another prompt"):
+        import_these(as_file(other), inputs)
+
+
+def test_two_materialised_tasks_of_one_number_are_refused():
+    other = MATERIALISED | {"responses_create_params": stored_row("Name a colour.")["responses_create_params"]}
+    inputs = as_file(MATERIALISED, other | {"_ng_rollout_index": 1}, name="rollouts_materialized_inputs.jsonl")
+    with pytest.raises(ImportRefused, match="line 2: /_ng_task_index the number 3 belongs to a task with another"):
+        import_these(as_file(FAILURE, name="rollouts_failures.jsonl"), inputs)
+
+
+@pytest.mark.parametrize("nested", [True, False], ids=["for a typed environment server", "from a flat row"])
+def test_a_task_with_identity_and_input_is_its_flat_row(nested):
+    data = {"expected_answer": "4", "seed": 9007199254740993}
+    params = {"responses_create_params": MATERIALISED["responses_create_params"]}
+    task_input = {**params, "task_data": data} if nested else {**params, **data}
+    given = {"task_id": {"taskset": "sums", "task_id": "t-7"}, "task_input": task_input}
+    wanted = {"taskset": "sums", "task_id": "t-7", **params, **data}
+    upload = upload_file(dataset=make_dataset(rows=[]), stream=as_file(given).stream, filename="tasks.jsonl")
+    [task] = upload.version.tasks.all()
+    assert (task.row, task.external_id) == (wanted, "t-7")
+    numbers = {"_ng_task_index": 3, "_ng_rollout_index": 0}
+    [rollout] = rollouts_of(import_these(as_file(FAILURE), as_file(given | numbers, name="inputs.jsonl")))
+    assert rollout.task.row == wanted
+
+
+def test_the_steps_of_an_aviary_agent_are_one_conversation():
+    asked = {"type": "message", "role": "user", "content": "What is 2 + 2?"}
+    call = {"type": "function_call", "name": "add", "call_id": "c", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "4"}
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "4", "annotations": []}],
+    }
+    first, second = [asked, call, result], [asked, call, result, said]
+    row = stored_row()
+    row["responses_create_params"]["input"] = []
+    row["response"]["output"] = [first, second]
+    [rollout] = rollouts_of(import_these(as_file(row)))
+    assert (rollout.answer, rollout.turns) == ("4", 2)
+    row["response"]["output"] = [first, second[1:]]
+    with pytest.raises(ImportRefused, match="/response/output/1 must continue /response/output/0"):
+        import_these(as_file(row))

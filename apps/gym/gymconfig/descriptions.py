@@ -6,12 +6,21 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.gymconfig.merging import ConfigRefused, Problem, merge_texts, resolve_inheritance
+from apps.gym.gymconfig.merging import (
+    MISSING,
+    ConfigRefused,
+    Problem,
+    merge_texts,
+    resolve_inheritance,
+)
 from apps.gym.gymconfig.references import Values, find_unusable
 from apps.gym.traces.items import as_object
 
 SERVERS, AGENTS, MODELS = "resources_servers", "responses_api_agents", "responses_api_models"
+ENVIRONMENT_SERVERS = "environment_servers"
 SPLITS = {"train": "train", "validation": "validation", "benchmark": "test", "example": "example"}
+_PLACEHOLDER = re.compile(r"|MISSING|.*<.*>.*|None|null")
+"""Values that NeMo Gym's configurations hold where users set an address or a name."""
 _OPENAI = re.compile(r"https://api\.openai\.com(/|$)")
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a listening address, not a reachable one
 
@@ -109,6 +118,9 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self, name: str) -> None:
+        if ENVIRONMENT_SERVERS in as_object(self._values.raw(name)):
+            told = "is an environment server, which was left out: GymWeb calls its resource server and agent itself"
+            self._note(f"{name}.{ENVIRONMENT_SERVERS}", told)
         for kind in [kind for kind in self._kinds if kind in as_object(self._values.raw(name))]:
             try:
                 self._read_server(name, kind)
@@ -146,6 +158,10 @@ class _Reader:
         return f"http://{bracketed}:{port}" if port else ""
 
     def _read_agent(self, name: str, implementation: str, key: str) -> None:
+        if self._values.raw(f"{key}.resources_server.name") == MISSING:
+            told = f"the agent {name} was left out, since it names no resource server (???)"
+            self._note(f"{key}.resources_server.name", told)
+            return
         server, model = (
             self._reference(f"{key}.resources_server", SERVERS),
             self._reference(f"{key}.model_server", MODELS),
@@ -184,8 +200,7 @@ class _Reader:
         if given["type"] not in SPLITS:
             raise refuse(f"{key}.type", f"must be one of {', '.join(SPLITS)}, not {given['type']!r}")
         if not server:
-            told = f"the dataset {given['name']} belongs to an agent that has no resource server"
-            self.found.notes.append(Problem(self._values.file_of(key), key, told))
+            self._note(key, f"the dataset {given['name']} belongs to an agent that has no resource server")
             return
         self.found.datasets.append(
             DatasetFile(
@@ -242,14 +257,19 @@ class _Reader:
             told = (
                 f"{implementation} is started by NeMo Gym itself. Serve it and declare it as vllm_model or openai_model"
             )
-            self.found.notes.append(Problem(values.file_of(key), key, told))
+            self._note(key, told)
 
     def _add_model(self, key: str, model: Model) -> None:
-        if not model.base_urls or not all(model.base_urls):
-            raise self._values.refuse(key, "has no base URL")
-        if not model.model:
-            raise self._values.refuse(key, "has no model name")
-        self.found.models.append(model)
+        """Add a model. One whose address or name is still a placeholder is left out and listed."""
+        unset = [one for one in [*(model.base_urls or [""]), model.model] if _PLACEHOLDER.fullmatch(one.strip())]
+        if unset:
+            told = f"the model {model.name} was left out, since its base URL or model name is not set ({unset[0]!r})"
+            self._note(key, f"{told}. Set it, and register the files again")
+        else:
+            self.found.models.append(model)
+
+    def _note(self, key: str, told: str) -> None:
+        self.found.notes.append(Problem(self._values.file_of(key), key, told))
 
     def check_references(self) -> None:
         """Check that all referenced servers exist. An agent's kind shows whether its server is a Gymnasium server."""
@@ -265,8 +285,7 @@ class _Reader:
             elif agent.server and re.search("gymnasium", agent.kind):
                 servers[agent.server].is_gymnasium = True
             if agent.model and agent.model not in models:
-                told = f"its model server {agent.model!r} is not in these files"
-                self.found.notes.append(Problem(self._values.file_of(agent.key), f"{agent.key}.model_server", told))
+                self._note(f"{agent.key}.model_server", f"its model server {agent.model!r} is not in these files")
 
 
 def _texts(given: dict[str, Any]) -> dict[str, str]:

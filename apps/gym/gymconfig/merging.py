@@ -122,7 +122,7 @@ def _add_text(merged: Merged, name: str, texts: Mapping[str, str], seen: set[str
     seen.add(name)
     tree = _parse(name, texts[name])
     for one in _included(tree, name):
-        found = next((other for other in texts if one == other or one.endswith(f"/{other}")), None)
+        found = next((other for other in texts if f"/{one}".endswith(f"/{other}") or other.endswith(f"/{one}")), None)
         if found is None:
             told = f"{one} was not given. Add it below a line `--- # {Path(one).name}`"
             raise ConfigRefused(Problem(name, INCLUDES, told))

@@ -68,7 +68,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     They may still use one for a forced `tool_choice`.
 
     An empty reply has neither text nor tool calls. The model is then called again. A second empty reply without a tool
-    call in between ends the attempt. With `retry_empty_replies`, empty replies never end it, as in NeMo Gym.
+    call in between ends the attempt. With `retry_empty_replies`, empty replies never end it, as in NeMo Gym before
+    0.7.0. Its agents now end at the first one.
     """
 
     system_prompt: str = ""

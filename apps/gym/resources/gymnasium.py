@@ -51,7 +51,7 @@ class GymnasiumSession(CallerSession, SteppedSession):
         given = parse_object(reply.body, f"{self._server.name}: the reply of /reset", EnvironmentFault, _loads)
         info = as_object(given.get("info"))
         # Read this first: from here on the server holds resources for this attempt.
-        self._closes = info.get("supports_explicit_close") is True
+        self._closing_routes = ["close"] if info.get("supports_explicit_close") is True else []
         self._repeatable = info.get("supports_step_idempotency") is True
         self.opening = self._observe(given)
 

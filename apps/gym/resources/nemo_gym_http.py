@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -58,13 +59,14 @@ class HttpSession(CallerSession):
         self._tool_names: frozenset[str] | None = None
         self._exposed: dict[str, Any] = {}
         self._mcp: McpConnection | None = None
+        self._is_closed = False
 
     async def seed(self) -> None:
         seconds = self._server.call_timeout
         reply = await self._post("seed_session", encode_json(self._row), seconds=seconds, patient=True)
         check_success(reply, f"{self._server.name}: POST /seed_session")
         given = read_object(reply)
-        self._closes = given.get("supports_explicit_close") is True
+        self._closing_routes = ["close"] if given.get("supports_explicit_close") is True else []
         exposed = given.get("mcp")
         self._exposed = exposed if isinstance(exposed, dict) else {}
         self.opening = self._read_opening(given.get("obs", []))
@@ -137,7 +139,9 @@ class HttpSession(CallerSession):
     async def close(self) -> None:
         if self._mcp is not None:
             await self._mcp.close()
-        self._closes = self._closes or self._server.closes
+        if not self._is_closed:
+            self._is_closed = True
+            self._closing_routes = list(dict.fromkeys([*await self._server.closing_routes(), *self._closing_routes]))
         await super().close()
 
     def _is_tool(self, name: str) -> bool:
@@ -170,10 +174,11 @@ class HttpResourceServer(ResourceServer):
         self._survey = survey
         self._asking = asyncio.Lock()
 
-    @property
-    def closes(self) -> bool:
-        """Return True if the server is known to have a route for closing sessions."""
-        return self._survey is not None and self._survey.closes
+    async def closing_routes(self) -> list[str]:
+        """Return the routes that close a session; none if the server cannot be asked."""
+        with suppress(EnvironmentFault):
+            return (await self._ask()).closing_routes
+        return []
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> HttpSession:
         """Open a session.
@@ -181,15 +186,24 @@ class HttpResourceServer(ResourceServer):
         Raises EnvironmentFault or TimedOut. The protocol has no field for `seed`: a row has its own.
         """
         session = HttpSession(self, row)
-        await session.seed()
+        try:
+            await session.seed()
+        except BaseException:
+            if session.cookies:
+                await session.close()
+            raise
         return session
 
     async def list_tools(self) -> list[Tool]:
-        """Return the tools in the server's OpenAPI document, fetched once. Raises EnvironmentFault."""
+        """Return the tools in the server's OpenAPI document. Raises EnvironmentFault."""
+        return (await self._ask()).tools
+
+    async def _ask(self) -> Survey:
+        """Return the stored survey, else fetch it once. Raises EnvironmentFault."""
         async with self._asking:
             if self._survey is None:
                 self._survey = await survey_server(self.caller)
-        return self._survey.tools
+        return self._survey
 
     async def open_mcp(self, exposed: dict[str, Any]) -> McpConnection:
         """Connect to the session's tools over MCP, as described in the reply to /seed_session.

@@ -11,7 +11,7 @@ from apps.gym.image_data import ImageRefused, read_data_url
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import JudgeCall
-from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, output_text, pair_results, parse_json, read_json
+from apps.gym.traces.items import Item, TaskRow, Tool, output_text, pair_results, parse_json, read_json
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +52,8 @@ def read_parts(text: str) -> list[dict[str, Any]]:
 
 
 def failed_call(message: str, error: str) -> ToolOutput:
-    """Return the output of a failed tool call: a JSON object with the error message."""
-    return ToolOutput(text=dump_json({"error": message}), error=error)
+    """Return the output of a failed tool call: a JSON object with the error message, spaced as in NeMo Gym's agents."""
+    return ToolOutput(text=json.dumps({"error": message}, ensure_ascii=False), error=error)
 
 
 def load_arguments(given: str) -> Any:

@@ -1,6 +1,7 @@
 """Calls to one resource server, with time limits, limited retries and observers."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -150,7 +151,7 @@ class CallerSession(Session):
         self._caller = caller
         self._row = row
         self._cookies: dict[str, str] = {}
-        self._closes = False
+        self._closing_routes: list[str] = []
 
     @property
     def cookies(self) -> dict[str, str]:
@@ -166,14 +167,14 @@ class CallerSession(Session):
         return reply
 
     async def close(self) -> None:
-        """Close the session if the server supports it. Other servers expire sessions by themselves."""
-        if not self._closes:
-            return
-        self._closes = False
-        try:
-            await self._post("close", b"{}", seconds=_CLOSE_SECONDS, once=True)
-        except GymError:
-            return  # the result is final, and the server's own time limit ends the session
+        """Close the session if the server supports it. Other servers expire sessions by themselves.
+
+        The body is empty, as NeMo Gym's agents send it: the cookie names the session.
+        """
+        routes, self._closing_routes = self._closing_routes, []
+        for route in routes:
+            with suppress(GymError):  # the result is final, and the server's own time limit ends the session
+                await self._post(route, b"{}", seconds=_CLOSE_SECONDS, once=True)
 
 
 def bearer(api_key: str) -> dict[str, str]:

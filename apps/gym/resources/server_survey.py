@@ -15,9 +15,20 @@ from apps.gym.resources.server_calls import Caller, describe, is_success
 from apps.gym.traces.items import Tool, as_object
 
 PROTOCOL_ROUTES = frozenset(
-    {"seed_session", "verify", "aggregate_metrics", "reverify_mode", "mcp", "openapi.json", "docs", "redoc"}
+    {
+        "seed_session",
+        "close_session",
+        "verify",
+        "aggregate_metrics",
+        "reverify_mode",
+        "mcp",
+        "openapi.json",
+        "docs",
+        "redoc",
+    }
 )
-"""Paths of the resource-server protocol. A policy model that called one as a tool could score itself."""
+"""Paths of the resource-server protocol (NeMo Gym 0.7.0). A policy model that called one as a tool could score itself,
+or end its session."""
 
 GYMNASIUM_ROUTES = frozenset({"reset", "step", "close"})
 """Paths of the Gymnasium protocol. Elsewhere they are ordinary names, so a task row may declare tools like these."""
@@ -91,13 +102,17 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         return {"reset", "step"} <= self.routes and "seed_session" not in self.routes
 
     @property
-    def closes(self) -> bool:
-        return "close" in self.routes
+    def closing_routes(self) -> list[str]:
+        """The routes that end a session: NeMo Gym 0.7.0's, and that of earlier versions."""
+        return [route for route in ("close_session", "close") if route in self.routes]
 
 
 def read_survey(stored: dict[str, Any]) -> Survey | None:
-    """Return a stored survey, or None if there is none."""
-    return msgspec.convert(stored, Survey) if stored else None
+    """Return a stored survey, or None if there is none. Tools that have become routes of the protocol are left out."""
+    if not stored:
+        return None
+    survey = msgspec.convert(stored, Survey)
+    return msgspec.structs.replace(survey, tools=[one for one in survey.tools if one["name"] not in PROTOCOL_ROUTES])
 
 
 async def survey_server(caller: Caller) -> Survey:

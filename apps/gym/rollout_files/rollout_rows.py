@@ -4,6 +4,7 @@ Failures and task rows (also materialised inputs) are distinguished by their key
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import orjson
@@ -17,6 +18,7 @@ from apps.gym.rollout_files.originals import read_original
 from apps.gym.rollout_files.response_turns import CUTS, read_turns, why_cut
 from apps.gym.rollout_files.stored_calls import StoredTrace, trace_events
 from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.materialised_tasks import flat_task, is_materialised
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import OURS, PREFIXES, verifier_details
 from apps.gym.tasks.task_rows import parse_line
@@ -30,7 +32,7 @@ from apps.gym.traces.events import (
     Verification,
 )
 from apps.gym.traces.graph import main_line
-from apps.gym.traces.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
+from apps.gym.traces.items import Item, TaskRow, as_object, dump_json, function_calls, input_items, item_type, text_of
 
 LineKind = Literal["task", "rollout", "failure"]
 
@@ -60,13 +62,33 @@ def line_kind(row: dict[str, Any]) -> LineKind:
 
 
 def read_object(line: bytes) -> dict[str, Any]:
-    """Return the line as an object, parsed as strictly as an upload, except for logprobs. Raises RowRefused."""
-    return read_row(null_logprobs(line))[1]
+    """Return the line as an object, parsed as strictly as an upload, except for logprobs; a materialised task flat.
+
+    Raises RowRefused.
+    """
+    row = read_row(null_logprobs(line))[1]
+    return flat_task(row) if is_materialised(row) else row
 
 
 def plain_task(row: dict[str, Any]) -> TaskRow:
     """Return a row of materialised inputs without the fields that its rollout added."""
     return {key: value for key, value in row.items() if not key.startswith(PREFIXES)}
+
+
+def join_steps(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with the last of its steps: Aviary's agents of NeMo Gym store the whole conversation at each.
+
+    Any other row is returned unchanged. Raises RowRefused if a step does not continue the one before it.
+    """
+    response = as_object(row.get("response"))
+    output = response.get("output")
+    if not isinstance(output, list) or not output or not all(isinstance(step, list) for step in output):
+        return row
+    for number, (step, following) in enumerate(pairwise(output)):
+        if following[: len(step)] != step:
+            told = f"/response/output/{number + 1} must continue /response/output/{number}, since both are lists"
+            raise RowRefused("wrong_type", told)
+    return {**row, "response": {**response, "output": output[-1]}}
 
 
 def check_task(task: TaskRow) -> None:

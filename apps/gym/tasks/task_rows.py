@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from apps.gym.tasks.file_rows import RowRefused, expect, read_row, wrong_type
+from apps.gym.tasks.materialised_tasks import flat_task, is_materialised
 from apps.gym.tasks.parameters import check_params, drop_null_params, find_params
 from apps.gym.traces.items import TaskRow, dump_json, input_items, item_type, text_of
 
@@ -35,9 +36,11 @@ def parse_line(line: bytes) -> ParsedTask:
 
     Raises RowRefused.
 
-    The original text is kept, so that key order, big integers and the format of numbers survive.
+    The original text is kept, so that key order, big integers and the format of numbers survive. Only a materialised
+    task is stored as its flat row.
     """
-    return check_task(*read_row(line))
+    text, row = read_row(line)
+    return parse_changed(line, flat_task) if is_materialised(row) else check_task(text, row)
 
 
 def parse_changed(line: bytes, change: Callable[[TaskRow], TaskRow]) -> ParsedTask:

@@ -82,6 +82,10 @@ class LineIndex:
     def named_task(self, index: int) -> int | None:
         return self._one("SELECT task FROM given WHERE number = ?", index)
 
+    def start_of(self, task: int) -> int:
+        """Return the offset of the row of a task."""
+        return self._one("SELECT start FROM task WHERE number = ?", task) or 0
+
     def own_task(self, key: bytes) -> int | None:
         return self._one("SELECT task FROM own WHERE hash = ?", key)
 

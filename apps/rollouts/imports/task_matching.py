@@ -27,6 +27,7 @@ from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import FileRefused
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.files.streams import Counted, unpack
+from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import TaskRow, dump_json
 from apps.policies.installation_redactor import fresh_redactor
@@ -122,7 +123,8 @@ class StoredFiles:
         index = _index(row, TASK_INDEX, MAX_INDEX)
         _index(row, ROLLOUT_INDEX, MAX_REPEAT)
         parse_line(line)
-        if index is not None and self.index.named_task(index) is not None:
+        if index is not None and (named := self.index.named_task(index)) is not None:
+            self._check_prompt(named, prompt_texts(row), index)
             return
         task = plain_task(row)
         number = self._add_task(task, dump_json(task).encode(), given=index)
@@ -150,9 +152,11 @@ class StoredFiles:
             if given.kind in ("task", "metadata"):
                 continue
             try:
+                index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
+                given = self._complete(given, index)
                 check_task(given.task)
                 attempt = given.attempt({}, environment=self.environment)
-                index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
+                task = self._find_task(given, index, place)
                 failed = given.kind == "failure"
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
@@ -161,7 +165,6 @@ class StoredFiles:
             if numbered and not self.index.note_line(place, _hash(line)):
                 self.repeated += 1
                 continue
-            task = self._find_task(given, index, place)
             self.index.note_number(index, repeat, task=task)
             added = self.index.add_rollout(task=task, repeat=repeat, file=place, line=number, failed=failed)
             self.count += added
@@ -172,13 +175,25 @@ class StoredFiles:
             self._starts.append(self._tasks.tell())
             self._tasks.write(self._found.readline())
 
+    def _complete(self, given: StoredLine, index: int | None) -> StoredLine:
+        """Give a failure that was stored without its task the materialised one with its number."""
+        if given.kind != "failure" or PARAMS in given.row:
+            return given
+        named = None if index is None else self.index.named_task(index)
+        if named is None:
+            told = f"the failure holds only the number of its task ({index}). Add the file …_materialized_inputs.jsonl"
+            raise RowRefused("missing", told)
+        self._found.seek(self.index.start_of(named))
+        return given.completed(read_object(self._found.readline()))
+
     def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
-        if index is not None and (named := self.index.named_task(index)) is not None:
-            return named
         texts = prompt_texts(given.row)
+        if index is not None and (named := self.index.named_task(index)) is not None:
+            self._check_prompt(named, texts, index)
+            return named
         # The whole prompt, else the longest task prompt that it begins with: environments append their first
         # observation.
-        for length in sorted((one for one in self.index.lengths if one <= len(texts)), reverse=True):
+        for length in self._lengths(texts):
             if (found := self.index.tasks_asking(_hash(texts[:length]), index)) is not None:
                 return found
         keys = [_hash(dump_json(given.group or given.task))]
@@ -193,6 +208,15 @@ class StoredFiles:
         for key in keys:
             self.index.keep_own_task(key, own)
         return own
+
+    def _lengths(self, texts: tuple[str, ...]) -> list[int]:
+        return sorted((one for one in self.index.lengths if one <= len(texts)), reverse=True)
+
+    def _check_prompt(self, task: int, texts: tuple[str, ...], index: int) -> None:
+        """Raise RowRefused if the prompt does not begin with that of the task."""
+        if not any(self.index.tasks_asking(_hash(texts[:one]), task) == task for one in self._lengths(texts)):
+            told = f"the number {index} belongs to a task with another prompt in the materialised inputs"
+            raise RowRefused("other_task", told, pointer=f"/{TASK_INDEX}")
 
     def check(self) -> None:
         if self.refused and not self.keep_good:

@@ -282,3 +282,50 @@ def test_files_that_include_each_other_are_read_once():
     first = ("a.yaml", "config_paths: [b.yaml]\n" + LAB)
     second = ("b.yaml", "config_paths: [a.yaml]\nlab: {resources_servers: {lab: {port: 1}}}\n")
     assert describe(first, second).servers[0].url == "http://127.0.0.1:8123"
+
+
+# -- what NeMo Gym 0.7.0's own configurations hold
+
+
+@pytest.mark.parametrize("unset", ["''", "MISSING", "http://<host_url>:<port>/v1", "null", "'  '"])
+@pytest.mark.parametrize("kind", ["openai_model", "vllm_model"])
+def test_a_model_whose_address_is_a_placeholder_is_left_out_and_listed(unset, kind):
+    address = "openai_base_url" if kind == "openai_model" else "base_url"
+    model = "openai_model" if kind == "openai_model" else "model"
+    judge = f"judge:\n  responses_api_models:\n    {kind}: {{{address}: {unset}, {model}: judge-1}}\n"
+    found = describe(("lab.yaml", LAB), ("model.yaml", MODEL), ("env.yaml", ENV), ("judge.yaml", judge))
+    assert ([one.name for one in found.models], [one.name for one in found.servers]) == (["policy_model"], ["lab"])
+    [told] = [str(note) for note in found.notes]
+    assert told.startswith(f"judge.yaml: judge.responses_api_models.{kind}: the model judge was left out")
+    assert told.endswith("Set it, and register the files again")
+
+
+def test_a_model_whose_name_is_a_placeholder_is_left_out_and_listed():
+    judge = "judge:\n  responses_api_models:\n    vllm_model: {base_url: 'http://127.0.0.1:9/v1', model: MISSING}\n"
+    found = describe(("judge.yaml", judge))
+    assert found.models == []
+    assert "its base URL or model name is not set ('MISSING')" in str(found.notes[0])
+
+
+def test_an_agent_that_names_no_resource_server_yet_is_left_out_and_listed():
+    agent = "simple_agent:\n  responses_api_agents:\n    simple_agent:\n      resources_server:\n        name: ???\n"
+    found = describe(("lab.yaml", LAB), ("agent.yaml", agent))
+    assert [one.name for one in found.agents] == ["lab_simple_agent"]
+    assert [note.key for note in found.notes if "simple_agent was left out" in note.message] == [
+        "simple_agent.responses_api_agents.simple_agent.resources_server.name"
+    ]
+
+
+def test_environment_servers_are_left_out_by_name():
+    server = "turns:\n  environment_servers:\n    single_agent_turn: {resources_server: {name: lab}}\n"
+    found = describe(("lab.yaml", LAB), ("turns.yaml", server))
+    assert [str(note) for note in found.notes if "environment server" in note.message] == [
+        "turns.yaml: turns.environment_servers: is an environment server, which was left out: GymWeb calls its "
+        "resource server and agent itself"
+    ]
+
+
+@pytest.mark.parametrize("given", ["lab.yaml", "configs/lab.yaml", "gym/resources/configs/lab.yaml"])
+def test_an_included_file_is_found_by_the_end_of_its_path(given):
+    found = describe(("run.yaml", "config_paths: [resources/configs/lab.yaml]"), (given, LAB))
+    assert [one.name for one in found.servers] == ["lab"]

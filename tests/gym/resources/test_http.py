@@ -507,20 +507,41 @@ def test_an_unreachable_server_is_an_error_when_listing_tools():
 @pytest.mark.parametrize(
     ("seeded", "document", "closed"),
     [
-        ({"supports_explicit_close": True}, {"paths": {}}, 1),
-        ({}, {"paths": {"/close": {"post": {}}}}, 1),
-        ({}, {"paths": {}}, 0),
+        ({"supports_explicit_close": True}, {"paths": {}}, ["close"]),
+        ({}, {"paths": {"/close": {"post": {}}}}, ["close"]),
+        ({}, {"paths": {"/close_session": {"post": {}}}}, ["close_session"]),
+        ({"supports_explicit_close": True}, {"paths": {"/close_session": {"post": {}}}}, ["close_session", "close"]),
+        ({}, {"paths": {}}, []),
     ],
 )
-def test_a_session_is_closed_where_the_server_has_a_way_to(seeded, document, closed):
-    answers = Answers(**{"seed_session": seeded, "openapi.json": document, "close": {}})
+@pytest.mark.parametrize("tools", [{}, {"tools": []}], ids=["tools of the server", "tools of the row"])
+def test_a_session_is_closed_where_the_server_has_a_way_to(seeded, document, closed, tools):
+    cookies = {"Set-Cookie": "session=s-1"}
+    seed = (200, json.dumps(seeded), {"Content-Type": "application/json", **cookies})
+    answers = Answers(**{"seed_session": [seed], "openapi.json": document, "close": {}, "close_session": (500, "", {})})
 
     async def step(session):
         await session.list_tools()
         await session.close()
+        await session.close()
 
-    seed_and(step, answers, row={"responses_create_params": {"input": "hi"}})
-    assert len(answers.bodies("close")) == closed
+    seed_and(step, answers, row={"responses_create_params": {"input": "hi", **tools}})
+    assert [(path, body) for path, body, _ in answers.seen if "close" in path] == [(path, {}) for path in closed]
+    assert {cookie for path, _, cookie in answers.seen if "close" in path} == ({"session=s-1"} if closed else set())
+
+
+def test_a_session_whose_seed_cannot_be_read_is_closed():
+    seed = (200, '{"obs": 3}', {"Content-Type": "application/json", "Set-Cookie": "session=s-1"})
+    document = {"paths": {"/close_session": {"post": {}}}}
+    answers = Answers(**{"seed_session": [seed], "openapi.json": document, "close_session": {}})
+
+    async def run():
+        async with serve(answers) as server:
+            await server.seed_session(ROW, seed=1)
+
+    with pytest.raises(EnvironmentFault, match="must be a list of messages"):
+        asyncio.run(run())
+    assert answers.bodies("close_session") == [{}]
 
 
 def test_a_server_that_has_only_the_routes_of_the_protocol_is_healthy():

@@ -156,7 +156,7 @@ def test_a_tool_that_takes_too_long_is_a_tool_error(go_on):
         return await session.call_tool("wait", {})
 
     output = asyncio.run(attempt())
-    assert output == ToolOutput(text='{"error":"the tool gave no result within 0.2 s"}', error="timeout")
+    assert output == ToolOutput(text='{"error": "the tool gave no result within 0.2 s"}', error="timeout")
 
 
 def test_a_verification_that_takes_too_long_is_timed_out(go_on):

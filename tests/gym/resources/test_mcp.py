@@ -119,12 +119,12 @@ def test_errors_of_a_tool_reach_the_model(way):
 
 def test_a_tool_that_the_server_does_not_have_is_not_asked_for(way):
     output = in_session(calling("format_disk"), **way)
-    assert output == ToolOutput(text='{"error":"there is no tool named \'format_disk\'"}', error="unknown_tool")
+    assert output == ToolOutput(text='{"error": "there is no tool named \'format_disk\'"}', error="unknown_tool")
 
 
 def test_a_tool_that_takes_too_long_is_an_output(way):
     output = in_session(calling("sleep", {"seconds": 600}), call_timeout=5.0, **way)
-    assert output == ToolOutput(text='{"error":"the tool gave no result within 5 s"}', error="timeout")
+    assert output == ToolOutput(text='{"error": "the tool gave no result within 5 s"}', error="timeout")
 
 
 def test_an_output_that_no_model_reads_is_a_tool_error(way):
@@ -141,7 +141,7 @@ def test_an_oversized_http_reply_is_a_tool_error(url, monkeypatch):
 
     observed = []
     large, after = in_session(doing, url=url, observe=lambda outcome, said="": observed.append(outcome))
-    assert large == ToolOutput(text='{"error":"the tool\'s result is larger than 100,000 bytes"}', error="too_large")
+    assert large == ToolOutput(text='{"error": "the tool\'s result is larger than 100,000 bytes"}', error="too_large")
     assert after == ToolOutput(text="5")
     assert set(observed) == {"ok"}
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.resources.server_survey import read_tools
+from apps.gym.resources.server_survey import Survey, read_survey, read_tools
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -34,9 +34,19 @@ def test_a_schema_that_contains_itself_ends():
     assert tool["parameters"]["properties"]["left"]["type"] == "object"
 
 
-@pytest.mark.parametrize("path", ["/", "/a/b", "/{path}", "/verify", "/seed_session", "/step"])
+@pytest.mark.parametrize("path", ["/", "/a/b", "/{path}", "/verify", "/seed_session", "/close_session", "/step"])
 def test_routes_of_the_protocol_are_no_tools(path):
     assert read_tools({"paths": {path: {"post": {}}}}) == []
+
+
+def test_a_stored_tool_that_became_a_route_of_the_protocol_is_left_out():
+    stored = Survey(tools=[tool("look"), tool("close_session")], routes=frozenset({"look", "close_session"})).describe()
+    survey = read_survey(stored)
+    assert ([one["name"] for one in survey.tools], survey.closing_routes) == (["look"], ["close_session"])
+
+
+def tool(name):
+    return {"type": "function", "name": name, "description": "", "parameters": {}, "strict": False}
 
 
 def _name(schema):

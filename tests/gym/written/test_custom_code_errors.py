@@ -107,7 +107,7 @@ def test_a_tool_that_would_end_the_process_is_told_to_the_model(how):
         return await session.call_tool("leave", {})
 
     output = asyncio.run(once())
-    assert (output.error, output.text) == ("tool_error", '{"error":"SystemExit: 2"}')
+    assert (output.error, output.text) == ("tool_error", '{"error": "SystemExit: 2"}')
 
 
 def test_what_closing_raises_leaves_the_reward():

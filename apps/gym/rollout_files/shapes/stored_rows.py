@@ -1,10 +1,18 @@
 """Convert one line of a file of stored rollouts, in any supported format, for the import."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from apps.gym.rollout_files.rollout_rows import LineKind, StoredAttempt, line_kind, read_attempt, read_object
+from apps.gym.rollout_files.rollout_rows import (
+    FAILURE_CLASS,
+    LineKind,
+    StoredAttempt,
+    join_steps,
+    line_kind,
+    read_attempt,
+    read_object,
+)
 from apps.gym.rollout_files.shapes.atif_trajectories import is_atif, read_trajectory
 from apps.gym.rollout_files.shapes.claude_code_sessions import read_claude_code
 from apps.gym.rollout_files.shapes.codex_sessions import read_codex
@@ -56,10 +64,16 @@ class StoredLine:
     trace: StoredTrace | None = None
     """The calls of a trajectory or session, which may have branches."""
 
+    def completed(self, task: TaskRow) -> "StoredLine":
+        """Return a failure that NeMo Gym stored without its task, with `task`; any other line unchanged."""
+        if self.kind != "failure" or PARAMS in self.row:
+            return self
+        return replace(self, row={**task, **self.row}, task=task)
+
     def attempt(self, task: TaskRow, *, environment: str, numbered: bool = False) -> StoredAttempt:
         """Return the attempt at `task`. Raises RowRefused."""
         return read_attempt(
-            self.row,
+            self.completed(task).row,
             task,
             environment=environment,
             is_original=self.is_original,
@@ -75,7 +89,7 @@ def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
     if found == "verifiers" and is_metadata(given):
         return StoredLine("metadata", {}, {}, model=str(given.get("model") or ""))
     if found == "nemo_gym":
-        kind = line_kind(given)
+        kind, given = line_kind(given), join_steps(given)
         return StoredLine(kind, given, given if kind == "task" else own_task(given), is_original=True)
     if found in _TRACE_READERS:
         return _trace_line(found, _TRACE_READERS[found](given))
@@ -117,7 +131,7 @@ def _format_of(row: dict[str, Any]) -> RolloutFormat:
         return "codex" if row[SESSION] == "codex" else "claude_code"
     if is_atif(row):
         return "atif"
-    if PARAMS in row or "response" in row:
+    if PARAMS in row or "response" in row or FAILURE_CLASS in row:
         return "nemo_gym"
     if "completion" in row or is_episode(row) or is_metadata(row):
         return "verifiers"

@@ -10,6 +10,7 @@ from apps.gym.tasks.mappings.column_mapping import Mapping, parse_cell
 from apps.gym.tasks.mappings.conversations import CONVERSATION_NAMES, is_sharegpt
 from apps.gym.tasks.mappings.extractors import HASHES
 from apps.gym.tasks.mappings.placed_images import looks_like_images
+from apps.gym.tasks.materialised_tasks import is_materialised
 from apps.gym.tasks.parameters import PARAMS
 
 PROMPT_NAMES = ("prompt", "question", "problem", "instruction", "query", "input", "task")
@@ -56,7 +57,7 @@ def find_shape(rows: list[dict[str, Any]], header: Collection[str] = ()) -> tupl
 
 
 def _shape_of(row: dict[str, Any]) -> str:
-    if isinstance(row.get(PARAMS), dict):
+    if isinstance(row.get(PARAMS), dict) or is_materialised(row):
         return "nemo_gym"
     if isinstance(row.get("reward_model"), dict) and _is_prompt(row.get("prompt")):
         return "verl"

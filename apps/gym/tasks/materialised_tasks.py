@@ -1,0 +1,27 @@
+"""Tasks as NeMo Gym 0.7.0 materialises them: `{task_id: {taskset, task_id}, task_input: {…, task_data: {…}}}`.
+
+`task_input` holds the fields of a flat row. Tasks of typed environment servers hold those for the verifier in
+`task_data`, which resource servers receive in place of the flat row (`nemo_gym.episode_types`,
+`nemo_gym.base_resources_server`).
+"""
+
+from typing import Any
+
+from apps.gym.tasks.file_rows import expect
+from apps.gym.traces.items import TaskRow
+
+
+def is_materialised(row: dict[str, Any]) -> bool:
+    """Return True if the row has the envelope, valid or not: by the same keys as in NeMo Gym."""
+    return "task_input" in row and isinstance(row.get("task_id"), dict)
+
+
+def flat_task(row: dict[str, Any]) -> TaskRow:
+    """Return the flat row, with `task_id` and `taskset` beside the task's own fields. Raises RowRefused."""
+    identity, given = row["task_id"], expect(row["task_input"], dict, "an object", "/task_input")
+    data = given.get("task_data")
+    inner = {**(data if isinstance(data, dict) else {}), **given}
+    if isinstance(data, dict):
+        del inner["task_data"]
+    beside = {key: value for key, value in row.items() if key not in ("task_id", "task_input")}
+    return {**beside, "taskset": identity.get("taskset"), "task_id": identity.get("task_id"), **inner}
