@@ -20,22 +20,24 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("top_k", "top_n_sigma"), (*_UNSET, 0, -1)),
 }
 """Fields that truncate or change the distribution at a temperature, with the values that leave it unchanged."""
+_FIELDS = {"temperature", *NEUTRAL}
 
 
 def read_sent(sampling: Mapping[str, Any]) -> dict[str, Any]:
     """Return the temperature and the fields of NEUTRAL, without nulls."""
-    known = sampling.items()
-    return {name: value for name, value in known if (name == "temperature" or name in NEUTRAL) and value is not None}
+    return {name: sampling[name] for name in sampling if name in _FIELDS and sampling[name] is not None}
 
 
-def as_sent(sampling: dict[str, Any], body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+def as_sent(sampling: dict[str, Any], body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the sampling with those fields as the body of the request has them; the same object if they are equal.
 
-    The body also has the fields of `extra_body`, and lacks fields that its wire cannot hold. `renamed` maps the names
-    of fields to those in the body.
+    The body also has the fields of `extra_body`, and lacks fields that its wire cannot hold. `names` maps fields of the
+    body that have another name there to ours.
     """
-    names = {theirs: ours for ours, theirs in renamed.items()}
-    asked, sent = read_sent(sampling), read_sent({names.get(key, key): value for key, value in body.items()})
+    asked, sent = read_sent(sampling), read_sent(body)
+    for theirs in names:
+        if theirs in body and names[theirs] in _FIELDS:
+            sent[names[theirs]] = body[theirs]
     return sampling if sent == asked else {k: v for k, v in sampling.items() if k not in asked} | sent
 
 

@@ -128,6 +128,7 @@ class HttpPolicy:
         self._model_name = model_name
         self._wire = wire
         self._dialect = dialect
+        self._names = {theirs: ours for ours, theirs in dialect.renamed.items()}
         readers: dict[Wire, Callable[[bytes, KnownIds | None], Reply]] = {
             "responses": lambda body, _: read_responses_reply(body),
             "chat": functools.partial(read_chat_reply, asked_tokens=dialect.asks_tokens, reasoning=dialect.reasoning),
@@ -174,7 +175,7 @@ class HttpPolicy:
                 continue
             await self._pauses.wait(pause)
         reply.retries, reply.version, reply.grammar = tries - 1, version, grammar
-        sent = as_sent(asked.sampling, body, self._dialect.renamed)
+        sent = as_sent(asked.sampling, body, self._names)
         reply.sampling = None if sent is ask.sampling else sent
         return reply
 
