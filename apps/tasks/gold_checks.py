@@ -35,10 +35,13 @@ CHUNK = 100
 CHUNK_SECONDS = 20.0
 AT_ONCE = 8
 SHOWN = 20
-"""Tasks with less than full reward that are listed."""
+"""Tasks in each list."""
 
 COUNTS = ("full", "less", "unknown", "near", "texts")
 """Tasks by the reward of their expected answer; tasks whose verifier accepts a wrong copy; answers compared as text."""
+
+LISTS = ("first", "copies", "unread")
+"""Tasks with less than full reward, with an accepted wrong copy, and with an answer that is compared as text."""
 
 Score = Callable[[TaskRow], Coroutine[Any, Any, GoldScore]]
 
@@ -162,29 +165,31 @@ def _scorer(environment: Environment, outbound: Any) -> Score:
 
 def _add(before: dict[str, Any], tasks: Sequence[Task], scores: Sequence[GoldScore]) -> dict[str, Any]:
     counts = {name: int(before.get(name, 0)) for name in COUNTS}
-    first, copies = list(before.get("first", [])), list(before.get("copies", []))
+    lists: dict[str, list[dict[str, Any]]] = {name: list(before.get(name, [])) for name in LISTS}
     for task, score in zip(tasks, scores, strict=True):
         counts[score.outcome] += 1
-        counts["texts"] += score.is_text
-        counts["near"] += score.copy is not None
-        if score.copy is not None and len(copies) < SHOWN:
-            told = {"change": score.copy.kind, "accepts": clean_line(score.copy.answer, 300)}
-            copies.append({"task": task.pk, "number": task.number, **told})
-        if score.outcome == "less" and len(first) < SHOWN:
+        place = {"task": task.pk, "number": task.number}
+        if score.outcome == "less":
             message = clean_line(cut_clean(score.message, 300), 300)
-            first.append({"task": task.pk, "number": task.number, "reward": score.reward, "message": message})
-    return {**counts, "first": first, "copies": copies}
+            lists["first"].append({**place, "reward": score.reward, "message": message})
+        if score.copy is not None:
+            counts["near"] += 1
+            accepts = clean_line(score.copy.answer, 300)
+            lists["copies"].append({**place, "change": score.copy.kind, "accepts": accepts})
+        if score.text:
+            counts["texts"] += 1
+            lists["unread"].append({**place, "expected": clean_line(cut_clean(score.text, 300), 300)})
+    return {**counts, **{name: places[:SHOWN] for name, places in lists.items()}}
 
 
 def read_check(version: DatasetVersion) -> dict[str, Any]:
-    """Return the counts, the first tasks with less than full reward or an accepted wrong copy, and messages."""
+    """Return the counts, the first tasks of each of LISTS, and messages."""
     found = version.gold_check or {}
     return {
         **{name: int(found.get(name, 0)) for name in COUNTS},
         "complete": version.gold_next is None,
         "checkable": can_check(version.dataset.environment),
-        "first": found.get("first", []),
-        "copies": found.get("copies", []),
+        **{name: found.get(name, []) for name in LISTS},
         "message": describe_check(version),
         "warnings": list(_warn(found)),
     }

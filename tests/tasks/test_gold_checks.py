@@ -191,5 +191,9 @@ def test_a_verifier_that_accepts_a_wrong_copy_of_the_answer_is_told_with_the_cop
 def test_expected_answers_that_are_no_mathematics_are_counted():
     version = load({"type": "math"}, *({"question": "Find it.", "answer": one} for one in (r"x\equiv 3 \pmod 7", "12")))
     assert [version.gold_check[name] for name in ("full", "near", "texts")] == [2, 0, 1]
+    assert version.gold_check["unread"] == [
+        {"task": version.tasks.first().pk, "number": 1, "expected": r"x\equiv 3 \pmod 7"}
+    ]
     page = signed_in().get(f"/datasets/{version.dataset.slug}/").text
     assert "1 expected answer is no mathematics that the verifier can read" in page
+    assert r"<code>x\equiv 3 \pmod 7</code>" in page

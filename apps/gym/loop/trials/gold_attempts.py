@@ -51,8 +51,8 @@ class GoldScore(NamedTuple):
     message: str = ""
     copy: NearMiss | None = None
     """A changed copy of the expected answer that gets full reward, too."""
-    is_text: bool = False
-    """True if mathematics was asked for, and the expected answer is none."""
+    text: str = ""
+    """The expected answer, if it should be mathematics and is none."""
 
 
 _NO_GOLD = GoldScore("unknown", message="The row does not tell what a right attempt is.")
@@ -81,7 +81,8 @@ async def _try_copies(score: GoldScore, row: TaskRow, verifiers: Sequence[Verifi
         output = list(_items(_reply(verifier, row, copy.answer, boxed=True)))
         with suppress(GymError):
             reward = await verify_attempt(verifier, row, {"output": output}, most_seconds=SECONDS, whose=_WHOSE)
-            score = score._replace(is_text=score.is_text or bool(reward.details.get(TEXT)))
+            if reward.details.get(TEXT):
+                score = score._replace(text=verifier.find_expected(with_final_answers(row)))
             if (reward.value or 0.0) >= FULL - _TOLERANCE:
                 return score._replace(copy=copy)
     return score
