@@ -285,3 +285,11 @@ def test_the_check_of_log_probabilities_shows_its_figures_and_why_it_cannot_run(
     assert (rows["Tokens"], rows["Largest"], rows["Above 0.01"]) == ("2", "0.02", "50 %")
     assert "1,200 tokens that a grammar may have forced" in page
     assert "mean 0.980, 100 % outside 1 ± 0.01, 0 % outside 1 ± 0.05" in page
+
+
+def test_the_server_that_the_health_check_found_is_shown(pages: Client, qwen: PolicyModel):
+    assert "<dt>Server</dt>" not in pages.get("/models/qwen/").text
+    qwen.capabilities = {"engine": "vllm", "server_version": "0.32.0", "dtype": "bfloat16"}
+    qwen.save()
+    told = "<dt>Server</dt><dd><code>vllm</code> <code>0.32.0</code> <code>bfloat16</code>"
+    assert told in pages.get("/models/qwen/").text
