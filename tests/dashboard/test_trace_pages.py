@@ -35,6 +35,7 @@ from apps.rollouts.models import Rollout, TraceEvent
 from tests.dashboard.markup import faults, read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_policy_model, make_rollout, make_trace
+from tests.gym.exporters.test_stored_logprobs import stored
 from tests.gym.traces import with_tokens
 from tests.images import make_png
 
@@ -391,6 +392,13 @@ def test_the_tokens_of_a_call_come_with_their_segment_and_break():
     assert (faults(page.text), faults(table.text)) == ([], [])
     nothing = client.get(address("tokens", make_rollout(make_collection()))).text
     assert "No tokens were captured" in nothing
+
+
+def test_tokens_with_impossible_log_probabilities_are_not_shown_as_captured():
+    page = signed_in(Role.VIEWER).get(address("tokens", make_rollout(make_collection(), trace=stored(3.2))))
+    captured = page.context["captured"]
+    assert [(each.shape is None, each.segment) for each in captured.calls] == [(True, 0), (False, 1)]
+    assert (captured.figures.captured, captured.strip.call.number) == (1, 2)
 
 
 def test_the_downloads_are_whole_and_inert():

@@ -40,6 +40,7 @@ from tests.factories import (
     make_user,
 )
 from tests.gym.captured_calls import SYSTEM, Recorder, answered, asked, said
+from tests.gym.exporters.test_stored_logprobs import stored as stored_with
 from tests.gym.test_relinking import TASK, unlinked
 
 pytestmark = pytest.mark.django_db
@@ -136,6 +137,12 @@ def test_sampled_tokens_are_counted(collection, grammar, kind, trainable):
     derived = derive_rollout(rollout, is_imported=False)
     assert (derived.kind, derived.new["sampled_tokens"]) == (kind, 3)
     assert derived.new.get("trainable_tokens") == trainable
+
+
+def test_tokens_with_impossible_log_probabilities_are_not_counted(collection):
+    rollout = stored_by_0_2(collection, stored_with(3.2), sampled_tokens=3, trainable_tokens=3)
+    derived = derive_rollout(rollout, is_imported=False)
+    assert (derived.new["sampled_tokens"], derived.new["trainable_tokens"]) == (1, 1)
 
 
 def test_failed_rollouts_only_get_other_counts(collection):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
@@ -65,3 +66,10 @@ def test_token_ids_without_their_image_or_file_are_in_no_row(part, reason, place
     assert (told["segments"], told["tokens_note"]) == ([], reason)
     export = write_export(export=queue_export(ExportOrder(format="trl_sft_tokens", collection=rollout.collection)))
     assert [one["reason"] for one in export.manifest["trainability"]["left_out"]] == [reason]
+
+
+def test_segments_that_are_all_masked_do_not_count() -> None:
+    made, events = make_collection(), list(THREE)
+    events[2] = replace(events[2], grammar=True)
+    [one] = group_line(made, [make_rollout(made, reward=1.0, trace=events)])["rollouts"]
+    assert [part["weight"] for part in one["segments"] if any(part["mask"])] == [0.5, 0.5]

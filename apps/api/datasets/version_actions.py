@@ -41,7 +41,8 @@ class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
         help_text="Rewards of the expected answers, scored by the tasks' own verifier. `full`, `less` and `unknown` "
         "count tasks, `near` those whose verifier also accepts a wrong copy of the expected answer, `texts` those "
         "whose expected answer is compared as text. `complete` is true after the last task. `first` lists tasks with "
-        "less than full reward, `copies` those with an accepted copy, `unread` those compared as text: at most 20 each."
+        "less than full reward, `copies` those with an accepted copy, `unread` those compared as text, 20 of each at "
+        "most."
     )
 
     class Meta:

@@ -1,22 +1,16 @@
 """Captured tokens of an attempt: which calls have them, where the sequence breaks, and the token IDs of one call."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container
 from dataclasses import dataclass
+from itertools import accumulate
 
 from apps.dashboard.traces.trace_reading import events_of, read_graph
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.graph_tokens import GraphTokens
-from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
-from apps.gym.traces.tokens import (
-    TokenCapture,
-    TokenShape,
-    TokensUnreadable,
-    is_packed_for_graph,
-    read_shape,
-    unpack_tokens,
-)
+from apps.gym.traces.segments import Break, TokenFigures
+from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, read_shape
 from apps.rollouts.models import Rollout
 
 PAGE = 1_000
@@ -95,33 +89,15 @@ def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, fi
 
     Without `first`, the page starts after the prefix shared with the previous call.
     """
-    events = events_of(rollout, attempt).filter(kind="model_call")
-    rows = list(events.values_list("seq", "tokens"))
-    if any(is_packed_for_graph(tokens) for _, tokens in rows):
-        return _read_graph(read_graph(events, "tokens"), call, first)
-    stored = [None if tokens is None else bytes(tokens) for _, tokens in rows]
-    try:
-        figures = check_prefixes(stored)
-        calls = _calls([seq for seq, _ in rows], stored, figures)
-        chosen = next((each for each in calls if each.shape and (call is None or each.number == call)), None)
-        strip = _strip(chosen, _unpack(stored, chosen.number), first) if chosen else None
-    except TokensUnreadable as why:
-        return Captured([Call(number, seq) for number, (seq, _) in enumerate(rows, start=1)], problem=str(why))
-    return Captured(calls, figures, strip)
-
-
-def _read_graph(graph: TraceGraph, call: int | None, first: int | None) -> Captured:
-    """Return the calls of a graph by number. A superseded retry is in no segment, so its segment is 0."""
+    graph = read_graph(events_of(rollout, attempt).filter(kind="model_call"), "tokens")
     try:
         figures = check_graph(graph)
         breaks = {each.call: each for each in figures.breaks}
-        joined = enumerate(join_graph(graph), start=1)
-        segments = {one.call: number for number, found in joined for one in found.sampled}
+        shapes = {number: read_shape(event.tokens) for number, event in graph.calls.items() if event.tokens is not None}
+        segments = _number_segments(graph, list(shapes), breaks)
         calls = [
-            Call(number, graph.seq_of[number], read_shape(event.tokens), segments.get(number, 0), breaks.get(number))
-            if event.tokens is not None
-            else Call(number, graph.seq_of[number])
-            for number, event in graph.calls.items()
+            Call(number, seq, shapes.get(number), segments.get(number, 0), breaks.get(number))
+            for number, seq in graph.seq_of.items()
         ]
         chosen = next((each for each in calls if each.shape and (call is None or each.number == call)), None)
         strip = _strip(chosen, GraphTokens(graph.calls, graph.parent).capture(chosen.number), first) if chosen else None
@@ -130,28 +106,12 @@ def _read_graph(graph: TraceGraph, call: int | None, first: int | None) -> Captu
     return Captured(calls, figures, strip)
 
 
-def _calls(seqs: Sequence[int], stored: Sequence[bytes | None], figures: TokenFigures) -> list[Call]:
-    breaks = {each.call: each for each in figures.breaks}
-    calls, segment = [], 0
-    for number, (seq, packed) in enumerate(zip(seqs, stored, strict=True), start=1):
-        if packed is None:
-            calls.append(Call(number, seq))
-            continue
-        segment += not segment or number in breaks
-        calls.append(Call(number, seq, read_shape(packed), segment, breaks.get(number)))
-    return calls
-
-
-def _unpack(stored: Sequence[bytes | None], number: int) -> TokenCapture:
-    """Return the full capture of one call. Each call stores only its new tokens."""
-    before = b""
-    capture: TokenCapture | None = None
-    for packed in stored[:number]:
-        if packed is not None:
-            capture = unpack_tokens(packed, before=before)
-            before = capture.ids
-    assert capture is not None
-    return capture
+def _number_segments(graph: TraceGraph, captured: list[int], breaks: Container[int]) -> dict[int, int]:
+    """Return the number of each call's segment. A superseded retry in a graph is in no segment."""
+    if graph.is_line:
+        numbers = accumulate(int(call == captured[0] or call in breaks) for call in captured)
+        return dict(zip(captured, numbers, strict=True))
+    return {one.call: number for number, found in enumerate(join_graph(graph), start=1) for one in found.sampled}
 
 
 def _strip(call: Call, capture: TokenCapture, first: int | None) -> Strip:

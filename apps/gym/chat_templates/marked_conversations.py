@@ -28,7 +28,6 @@ class MarkedConversation:
 
     def __init__(self, messages: list[Message], tools: list[Any] | None) -> None:
         self._count = 0
-        self._names: dict[str, str] = {}
         self.parts: list[Part] = []
         self.offers: list[Part] = []
         self.tools = tools and [self._tool(tool) for tool in tools]
@@ -73,7 +72,8 @@ class MarkedConversation:
         if calls:
             made["tool_calls"] = [self._call(call, number) for number, call in enumerate(calls)]
         if role == "tool" and "name" in made:
-            made["name"] = self._names.get(made.get("tool_call_id") or "", made["name"])
+            # Not that of the call: in a result, it would hide that the name of the call is lost.
+            made["name"] = self._next()
         return made
 
     def _text(self, lost: str, text: str) -> str:
@@ -91,7 +91,7 @@ class MarkedConversation:
             made = json.dumps(made, ensure_ascii=False) if isinstance(arguments, str) else made
         except ValueError:
             made = self._marked(markers)
-        name = self._names[call.get("id") or ""] = self._marked(markers)
+        name = self._marked(markers)
         self.parts.append(Part(markers, "parallel_call_lost" if number else "call_lost", "call_part_lost"))
         return {**call, "function": {**call["function"], "name": name, "arguments": made}}
 

@@ -88,7 +88,8 @@ def _read_path(named: str, allowed: Sequence[str]) -> ChatTemplate:
         raise TemplateRefused(f"{path / name} is no JSON object: {error}") from error
     texts = config.get("chat_template")
     if (file := path / "chat_template.jinja").is_file():
-        texts = _read_text(file, allowed)
+        named_files = (path / "additional_chat_templates").glob("*.jinja")
+        texts = {"default": _read_text(file, allowed), **{one.stem: _read_text(one, allowed) for one in named_files}}
     if isinstance(texts, list):
         texts = {one.get("name"): one.get("template") for one in texts if isinstance(one, dict)}
     if not isinstance(texts, dict):

@@ -44,7 +44,7 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
     if options.branches not in MANY:
         (leaf,) = find_leaves(graph, options)
         rows = list(format.rows(replace(attempt, events=graph.line(leaf)), options))
-        weight = {"weight": _weight(len(rows))} if rows and _SEVERAL & set(rows[0]) else {}
+        weight = {"weight": _weight(rows)} if rows and _SEVERAL & set(rows[0]) else {}
         yield from ({**row, **weight} for row in rows)
         return
     found = [
@@ -56,10 +56,11 @@ def _rows(format: Format, attempt: Attempt, options: Options) -> Iterator[Row]:
         yield from (row for _, row in found)
         return
     segments = sum(bool(row.get("input_ids")) for _, row in found)
+    share = _weight([row for _, row in found])
     for number, (leaf, row) in enumerate(found):
         lineage = graph.calls[leaf].lineage if leaf else 0
         totals: dict[str, Any] = {"segments": segments} if "segments" in row else {}
-        yield {**row, **totals, "segment": number, "lineage": lineage or 1, "weight": _weight(len(found))}
+        yield {**row, **totals, "segment": number, "lineage": lineage or 1, "weight": share}
 
 
 def find_leaves(graph: TraceGraph, options: Options) -> list[int]:
@@ -84,6 +85,10 @@ def _has_columns(features: dict[str, Feature], options: Options) -> bool:
     return options.branches in MANY and "rollout_id" in features
 
 
-def _weight(rows: int) -> float:
-    """Return the weight of each row of a rollout, in seven decimals: JSON readers may round longer ones."""
-    return round(1 / rows, 7)
+def _weight(rows: list[Row]) -> float:
+    """Return the weight of each row of a rollout, in seven decimals: JSON readers may round longer ones.
+
+    Rows whose tokens are all masked do not count.
+    """
+    masks = [row["loss_mask"] for row in rows if "loss_mask" in row]
+    return round(1 / (sum(map(any, masks)) or len(rows) or 1), 7)

@@ -27,7 +27,7 @@ from apps.gym.traces.events import (
     ToolResult,
     TraceUnion,
 )
-from apps.gym.traces.graph_tokens import GraphTokens
+from apps.gym.traces.graph_tokens import GraphTokens, leave_out_impossible
 from apps.gym.traces.items import Item, Tool, ToolNames, is_by_model, item_type
 from apps.gym.traces.main_path import MainPath, choose_path
 
@@ -69,7 +69,7 @@ class TraceGraph:
     """
 
     def __init__(self, events: Sequence[TraceUnion], seqs: Sequence[int] | None = None) -> None:
-        self.events = list(events)
+        self.events = leave_out_impossible(list(events))
         self.seqs = list(range(len(self.events)) if seqs is None else seqs)
         found = [
             (event, seq) for event, seq in zip(self.events, self.seqs, strict=True) if isinstance(event, ModelCall)

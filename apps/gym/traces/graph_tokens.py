@@ -6,11 +6,15 @@ A call is packed against its nearest ancestor with tokens, which its packed toke
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from apps.gym.traces.events import ModelCall
+from msgspec.structs import replace
+
+from apps.gym.traces.events import ModelCall, TraceUnion
 from apps.gym.traces.tokens import (
     MAX_BASE,
     TokenCapture,
     TokensUnreadable,
+    drop_tokens,
+    find_impossible,
     pack_tokens,
     read_base,
     repack_linear,
@@ -105,3 +109,22 @@ class GraphTokens:
         if stored is None:
             raise TokensUnreadable("the packed tokens refer to a call without tokens")
         return stored
+
+
+def leave_out_impossible(events: list[TraceUnion]) -> list[TraceUnion]:
+    """Return the events without tokens whose log probabilities are impossible. GymWeb 0.2.0 stored such tokens."""
+    packed = {place: one for place, one in enumerate(events) if isinstance(one, ModelCall) and one.tokens is not None}
+    notes = {place: note for place, one in packed.items() if (note := find_impossible(one.tokens or b""))}
+    if not notes:
+        return events
+    calls = {one.call: one for one in events if isinstance(one, ModelCall) and one.call}
+    tokens = GraphTokens(calls, lambda call: calls[call].parent if calls[call].parent in calls else 0)
+    try:
+        kept = list(events) if calls else drop_tokens(events, [events[place] for place in notes].__contains__)
+        for place, one in packed.items() if calls else ():
+            kept[place] = replace(one, tokens=pack_tokens(tokens.capture(one.call), before=b"", base=0))
+    except TokensUnreadable:
+        return events  # Readers of the tokens raise it again.
+    for place, note in notes.items():
+        kept[place] = replace(kept[place], tokens=None, tokens_note=note)
+    return kept

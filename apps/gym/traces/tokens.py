@@ -38,6 +38,7 @@ _LOGPROB_CODES = {4: "f", 8: "d"}
 MAX_LOGPROB = 1e-5
 """Positive values up to this are rounding errors of a probability of 1, and are kept."""
 PLACEHOLDER = -9999.0  # what vLLM sends for minus infinity
+_POSSIBLE = bytes([0, *range(0x80, 0xC6)])
 
 
 class TokensMissing(Exception):
@@ -131,6 +132,21 @@ def _check_logprobs(logprobs: list[Any]) -> None:
         raise TokensMissing("logprob_not_finite")
     if logprobs and (max(logprobs) > MAX_LOGPROB or min(logprobs) <= PLACEHOLDER):
         raise TokensMissing("logprob_above_0" if max(logprobs) > MAX_LOGPROB else "logprob_placeholder")
+
+
+def find_impossible(stored: bytes) -> str:
+    """Return why packed tokens of GymWeb 0.2.0 would not be stored today; empty for others and damaged ones."""
+    try:
+        size, shape = _read_header(stored)
+        packed = stored[HEADER_BYTES + ID_BYTES * (shape.rest + shape.generated) :]
+        # The first bytes tell quickly that all float32 numbers are 0, or negative and above -8192.
+        if len(packed) == size * shape.generated and (size > ID_BYTES or packed[3::4].translate(None, _POSSIBLE)):
+            _check_logprobs(_unpacked(_LOGPROB_CODES[size], packed))
+    except TokensMissing as missing:
+        return missing.note
+    except TokensUnreadable:
+        pass  # Readers of the tokens raise it again.
+    return ""
 
 
 def pack_tokens(capture: TokenCapture, *, before: bytes, base: int | None = None) -> bytes:

@@ -338,7 +338,7 @@ def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
         {
             **{name: part if name == "calls" else part.tolist() for name, part in one.segment._asdict().items()},
             "sampled": msgspec.to_builtins(one.sampled),
-            "weight": 1 / len(joined),
+            "weight": 1 / (sum(any(each.segment.mask) for each in joined) or len(joined)),
             **({} if graph.is_line else {"lineage": one.lineage}),
         }
         for one in joined

@@ -92,6 +92,13 @@ def test_each_fault_is_found_and_no_other(name):
     assert kinds(template, talk(calls=2, reasoning="Hm.")) == expected
 
 
+def test_the_name_of_a_result_does_not_hide_a_lost_name_or_call():
+    named = changed("{{ m.content }}", "{{ m.name }}{{ m.content }}")
+    assert kinds(named, talk(arguments={})) == set()
+    assert kinds(named.replace("{{ c.function.name }}", ""), talk()) == {"call_part_lost"}
+    assert kinds(named.replace("m.tool_calls or []", "[]"), talk(arguments={})) == {"call_lost"}
+
+
 def test_text_with_the_tag_of_thoughts_is_cut():
     """As in Qwen 3: what stands before the tag is lost."""
     template = changed("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
@@ -213,6 +220,11 @@ def test_tokenizer_folders_are_read_and_never_run(tmp_path):
     (folder / "chat_template.jinja").write_text("newer")
     assert read_template(str(folder), "", allowed=[str(tmp_path)]).text == "newer"
     assert read_template(str(folder / "chat_template.jinja"), "", allowed=[str(tmp_path)]).text == "newer"
+    # As transformers saves a tokenizer with two templates.
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("newer, with tools")
+    found = read_template(str(folder), "", allowed=[str(tmp_path)])
+    assert (found.text, found.tool_text) == ("newer", "newer, with tools")
 
 
 def test_only_allowed_folders_are_read(tmp_path):

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.scored import group_figures, measure_group
+from apps.gym.traces.events import ModelCall
 from tests.gym.exporters.attempts import attempt
 from tests.gym.traces import said, trace, turn, with_tokens
 
@@ -27,6 +28,17 @@ def test_the_weights_of_a_rollout_sum_to_one(format: str, branches: str) -> None
         rows = list(FORMATS[format].rows(attempt(events), replace(OPTIONS[format], branches=branches)))
         assert [row["weight"] for row in rows] == [pytest.approx(1 / segments)] * segments
         assert "weight" in FORMATS[format].features(replace(OPTIONS[format], branches=branches))
+
+
+@pytest.mark.parametrize("format", ["scored_rollouts", "trl_sft_tokens"])
+@pytest.mark.parametrize("branches", ["main", "all"])
+def test_segments_that_are_all_masked_do_not_count(format: str, branches: str) -> None:
+    events = [
+        replace(one, grammar=place == 2) if isinstance(one, ModelCall) else one for place, one in enumerate(THREE)
+    ]
+    rows = list(FORMATS[format].rows(attempt(events), replace(OPTIONS[format], branches=branches)))
+    trained = [row["weight"] for row in rows if {*row.get("loss_mask", ()), *row.get("labels", ())} - {0, -100}]
+    assert trained == [0.5, 0.5]
 
 
 def test_segments_share_the_advantage_of_a_group_in_which_each_rollout_counts_once() -> None:
