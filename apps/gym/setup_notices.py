@@ -35,7 +35,10 @@ _FIRST_VALUE = re.compile(r"^[ \t]*[{\[]", re.MULTILINE)
 _SEPARATORS = frozenset(" \t\r\n,;")
 # A call whose marks the server removed.
 _BY_NAME = re.compile(r"(?:functions\.)?([\w.-]+?)(?::\d+)?(?:\[ARGS\])?\s*(\{.*\})", re.DOTALL)
-_REACT = re.compile(r"^[ \t*]*Action[*]*:[*` \t]*([\w.-]+)[*` \t]*\n+[ \t*]*Action Input\b", re.MULTILINE)
+_PROSE = re.compile(r" [a-z]|[.,;)]")
+"""Found after a mark that is part of a sentence."""
+_KEYWORD = re.compile(r"\(\s*(?:\w+\s*=|\))")
+_REACT = re.compile(r"^[ \t*]*Action[*]*:[*` \t]*([\w.-]+)[*` \t]*\n+[ \t*]*Action Input[*]*:", re.MULTILINE)
 _THOUGHT_MARKS = [
     *(
         (f"<{tag}>", f"</{tag}>")
@@ -72,11 +75,14 @@ class Reply(NamedTuple):
         return self.event.usage.get("output_tokens", 0) - limit if isinstance(limit, int) else None
 
     def has_mark(self, mark: str, place: int) -> bool:
-        """Return True for a mark that is neither quoted nor asked for in the prompt."""
+        """Return True for a mark that is neither quoted, nor part of a sentence, nor asked for in the prompt."""
         before = self.text[:place]
         in_code = len(_FENCE.findall(before)) % 2 == 1
         is_quoted = in_code or before.endswith(("`", "'", '"'))
-        return not is_quoted and not any(mark in text_of(item) for items in self.prompts for item in items)
+        in_sentence = before and _PROSE.match(self.text, place + len(mark))
+        return not (is_quoted or in_sentence) and not any(
+            mark in text_of(item) for items in self.prompts for item in items
+        )
 
 
 def _has_text_call(reply: Reply) -> bool:
@@ -114,7 +120,7 @@ def _is_bare_call(text: str, named: list[str]) -> bool:
     body = _FENCE.sub("", text).strip()
     inner = body.removeprefix("[").removesuffix("]")
     if inner.endswith(")"):
-        return any(inner.startswith(f"{name}(") for name in named)
+        return any(inner.startswith(name) and _KEYWORD.match(inner, len(name)) for name in named)
     if (by_name := _BY_NAME.fullmatch(body)) and by_name[1] in named:
         return isinstance(read_json(by_name[2]), dict)
     start = _FIRST_VALUE.search(body)
@@ -139,7 +145,9 @@ def _read_values(text: str) -> list[Any]:
 
 def _is_call(given: Any, named: list[str]) -> bool:
     call = as_object(as_object(given).get("function")) or as_object(given)
-    return call.get("name") in named and not call.keys().isdisjoint({"arguments", "parameters"})
+    given = call.get("arguments", call.get("parameters"))
+    # The parameters of a definition are a JSON Schema.
+    return call.get("name") in named and isinstance(given, dict | str) and as_object(given).get("type") != "object"
 
 
 def _lies_in_reasoning(reply: Reply) -> bool:

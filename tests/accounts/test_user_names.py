@@ -63,6 +63,8 @@ ADMIN = "\u0430dmin"
         ("admin", ADMIN),
         ("other", ADMIN),
         ("other", "\u03b1dmin"),
+        ("other", "\ua4eedmin"),  # a letter of Lisu
+        ("admin", "\u1d00\u1d05\u1d0d\u026a\u0274"),  # small capitals
         # All of its letters are Cyrillic.
         ("ace", "\u0430\u0441\u0435"),
         ("\u0430\u0441\u0435", "ACE"),

@@ -61,15 +61,16 @@ def test_failures_in_a_row_open_and_a_success_between_them_does_not():
 
 @pytest.mark.parametrize("outcome", ["server_error", "malformed", "unreachable", "timed_out", "refused"])
 @pytest.mark.parametrize("seconds", [0.0, 6.0])
-def test_error_replies_open_nothing_while_the_endpoint_answers_others(monkeypatch, outcome, seconds):
+@pytest.mark.parametrize("answered", [1, 2])
+def test_error_replies_open_nothing_while_the_endpoint_answers_only_others(monkeypatch, outcome, seconds, answered):
     breakers = Breakers()
-    breakers.observe(ENDPOINT, "ok", "", 1)
+    breakers.observe(ENDPOINT, "ok", "", 1, answered)
     later = time.monotonic() + seconds
     monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.time.monotonic", lambda: later)
     for rollout in range(20):
-        breakers.observe(ENDPOINT, outcome, "no", rollout)
+        breakers.observe(ENDPOINT, outcome, "no", rollout, 1)
     is_reply = outcome in {"server_error", "malformed"}
-    assert breakers.is_failing(ENDPOINT, 99) == (not is_reply or seconds > 5)
+    assert breakers.is_failing(ENDPOINT, 99) == (not is_reply or seconds > 5 or answered == 1)
 
 
 def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():
@@ -182,6 +183,22 @@ def test_a_collection_that_only_fails_is_claimed_last_until_it_completes_a_rollo
     assert claimed() == {first.pk}
 
 
+@pytest.mark.parametrize(("answers", "failing"), [(0, {1}), (4, {1}), (9, {1}), (10, set()), (19, set())])
+def test_a_collection_whose_calls_mostly_succeed_is_not_claimed_last(answers, failing):
+    """As with long rollouts of an unreliable model: none has completed yet."""
+    breakers = Breakers()
+    for rollout in range(50):
+        breakers.observe(ENDPOINT, "server_error", "502", rollout, 1)
+        for _ in range(answers):
+            breakers.observe(ENDPOINT, "ok", "", rollout, 1)
+    assert breakers.failing_collections() == failing
+    # No call makes up for a failed attempt: rollouts may fail in their last call.
+    for _ in range(3):
+        breakers.count_failure(1)
+        breakers.observe(ENDPOINT, "ok", "", 1, 1)
+    assert breakers.failing_collections() == {1}
+
+
 def test_what_is_known_about_failing_rollouts_is_bounded(monkeypatch):
     monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.MAX_FAILING", 3)
     breakers = Breakers()
@@ -280,6 +297,44 @@ def test_a_rollout_that_waits_before_a_retry_gives_its_seat_back_once():
         assert (seats.free, len(memory.pausing)) == (2, 0)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("max_tries", [1, 4])
+@pytest.mark.parametrize("status", [200, 502])
+def test_no_rollout_fails_if_a_gateway_sends_pages_amid_two_collections(monkeypatch, status, max_tries):
+    """The model has answered both just before, so nothing but the failures shows that it is away."""
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.FIRST_COOLDOWN", 0.3)
+    calls, back = [], []
+
+    async def answer(request):
+        calls.append(1)
+        if len(calls) > 8 and not (back and time.monotonic() > back[0]):
+            return web.Response(text="<html>Deploying</html>", content_type="text/html", status=status)
+        message = {"role": "assistant", "content": "\\boxed{0}"}
+        await asyncio.sleep(0.05)
+        return web.json_response({"id": "r", "choices": [{"message": message, "finish_reason": "stop"}]})
+
+    async def collect():
+        runner, port = await serve_chat(answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=max_tries
+        )
+        for _ in range(2):
+            await sync_to_async(plan)(model=model, repeats=10, concurrency=4)
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        async with asyncio.timeout(DEADLINE):
+            while not await Breaker.objects.filter(state__in=["open", "half_open"]).aexists():
+                await asyncio.sleep(0.02)
+            back.append(time.monotonic() + 0.5)
+            while await Collection.objects.filter(state="running").aexists():
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await working
+        await runner.cleanup()
+
+    async_to_sync(collect)()
+    assert set(Collection.objects.values_list("completed", "failed")) == {(40, 0)}
 
 
 class Endpoints:

@@ -113,6 +113,7 @@ TEXT_CALLS = {
     "fenced": f"```json\n{CALL}\n```",
     "bare with parameters": '{"type": "function", "function": {"name": "calculator", "parameters": {}}}',
     "python": '[calculator(expression="2 * 3")]',
+    "python without arguments": "[calculator()]",
     "several": f"{CALL}\n{CALL}",
     "several with semicolons": f"{CALL}; {CALL}",
     "after a sentence, bare": f"I will compute it.\n\n{CALL}",
@@ -145,6 +146,13 @@ NO_CALLS = {
     "a set": "calculator{6}",
     "code": "```python\ncalculator = {}\n```",
     "mark deep in a code block": f"```\nfirst line\n<tool_call>{CALL}</tool_call>\n```\n",
+    "a mark in a sentence": "Models write <tool_call> around a call of the calculator.",
+    "a definition": '{"name": "calculator", "parameters": {"type": "object", "properties": {}}}',
+    "definitions": '[{"name": "calculator", "description": "Computes.", "parameters": {"type": "object"}}]',
+    "a number of parameters": '{"name": "calculator", "parameters": 3}',
+    "code with parentheses": "calculator(x) takes O(n) (amortised)",
+    "a sum of calls in code": "calculator(2, 3) + len(calculator(4))",
+    "react in a sentence": "Action: calculator\nAction Input is the next line.",
     "nested too deeply": "<tool_call>" + "[" * 200_000 + "calculator",
     "bare and nested too deeply": "[" * 200_000 + "calculator",
 }
@@ -162,6 +170,8 @@ NO_THOUGHTS = {
     "quoted": "The tag `</think>` ends a thought. 77",
     "later": "I write <think> and </think> around thoughts. 77",
     "word": "I think 77",
+    "in a sentence": "The </think> tag ends a thought, <think> begins it.",
+    "at the end of a sentence": "A thought ends with </think>.",
 }
 
 

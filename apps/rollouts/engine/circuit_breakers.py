@@ -4,10 +4,10 @@ Each worker counts consecutive failed calls per endpoint. At GYMWEB_BREAKER_FAIL
 the endpoint for all workers, and rollouts wait in the queue instead of failing. After a cooldown, one worker runs
 one test rollout. Each test doubles the cooldown, up to LONGEST_COOLDOWN. A successful call closes the breaker.
 
-The rollout may be what fails, not the endpoint. So error replies do not count while the endpoint answers other calls,
-and a breaker holds back only the collections whose calls failed. These take turns with the tests. A rollout is a
-suspect once the endpoint has answered others between its failures twice. Calls of suspects open no breaker, and their
-failed attempts count. A collection that only fails is claimed after all others.
+The rollout may be what fails, not the endpoint. So error replies do not count while the endpoint answers only other
+collections, and a breaker holds back only the collections whose calls failed. These take turns with the tests. A
+rollout is a suspect once the endpoint has answered others between its failures twice. Calls of suspects open no
+breaker, and their failed attempts count. A collection that mostly fails is claimed after all others.
 """
 
 import json
@@ -32,7 +32,9 @@ from apps.rollouts.models import Breaker
 FIRST_COOLDOWN = 5.0
 LONGEST_COOLDOWN = 60.0
 ANSWERED_SECONDS = 5.0
-"""Error replies do not count for so long after a successful call: the endpoint answers other calls."""
+"""For so long after a successful call, an endpoint is considered to answer its collection."""
+ANSWER_WEIGHT = 0.1
+"""Failed calls that a successful call makes up for: a collection whose calls mostly succeed is not claimed last."""
 SUSPECT_GAPS = 2
 """Gaps between failures of a rollout in which its endpoint answered others. One may be a server that shuts down."""
 MAX_FAILING = 10_000
@@ -105,11 +107,11 @@ class Breakers:
 
     def __init__(self) -> None:
         self._failures: dict[Endpoint, Counter[int]] = {}  # by collection id
-        self._failing: dict[int, tuple[int, float]] = {}  # by collection id: failures, and the time of the last one
+        self._failing: dict[int, tuple[float, int, float]] = {}  # failed calls, attempts, last time by collection id
         self._open: frozenset[Endpoint] = frozenset()
         self._reports: dict[Endpoint, BreakerReport] = {}
         self._answers: defaultdict[Endpoint, int] = defaultdict(int)
-        self._answered_at: dict[Endpoint, float] = {}
+        self._answered_at: dict[Endpoint | tuple[Endpoint, int], float] = {}  # also by collection id
         self.streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)
         """Streaks by endpoint and rollout id, the latest last."""
 
@@ -118,9 +120,9 @@ class Breakers:
     ) -> None:
         """Count the outcome of a call that was made for the rollout with this id, of the collection with this id."""
         if outcome in _FAILURES:
-            self.count_failure(collection)
+            self.count_failure(collection, is_attempt=False)
             is_suspect = self._is_of_suspect(endpoint, rollout)
-            if is_suspect or (outcome in _REPLIES and self._answers_others(endpoint)):
+            if is_suspect or (outcome in _REPLIES and self._answers_only_others(endpoint, collection)):
                 return
             counts = self._failures.setdefault(endpoint, Counter())
             counts[collection] += 1
@@ -129,8 +131,10 @@ class Breakers:
                 held = tuple(pk for pk in counts if pk)
                 self._reports[endpoint] = BreakerReport(False, failures, message, named, held)
         elif outcome == "ok":
+            if failing := self._failing.get(collection):
+                self._failing[collection] = max(0.0, failing[0] - ANSWER_WEIGHT), *failing[1:]
             self._answers[endpoint] += 1
-            self._answered_at[endpoint] = time.monotonic()
+            self._answered_at[endpoint] = self._answered_at[endpoint, collection] = time.monotonic()
             if rollout is not None and endpoint in self.streaks:
                 self.streaks[endpoint].pop(rollout, None)
             if self._failures:
@@ -140,22 +144,27 @@ class Breakers:
             elif self._reports:
                 self._reports.pop(endpoint, None)
 
-    def count_failure(self, collection: int) -> None:
-        """Count a failed call or attempt of a collection."""
-        self._failing[collection] = self._failing.get(collection, (0, 0.0))[0] + 1, time.monotonic()
+    def count_failure(self, collection: int, *, is_attempt: bool = True) -> None:
+        """Count a failed attempt or call of a collection."""
+        calls, attempts, _ = self._failing.get(collection, (0.0, 0, 0.0))
+        self._failing[collection] = calls + (not is_attempt), attempts + is_attempt, time.monotonic()
 
     def forgive(self, collection: int) -> None:
         """Forget the failures of a collection, because a rollout completed."""
         self._failing.pop(collection, None)
 
     def failing_collections(self) -> frozenset[int]:
-        """Return the collections that only failed, several times and lately. Others are claimed first."""
+        """Return the collections that mostly failed, several times and lately. Others are claimed first."""
         since = time.monotonic() - LONGEST_COOLDOWN
-        self._failing = {pk: found for pk, found in self._failing.items() if found[1] > since}
-        return frozenset(pk for pk, (number, _) in self._failing.items() if number >= settings.BREAKER_FAILURES)
+        self._failing = {pk: found for pk, found in self._failing.items() if found[2] > since}
+        most = settings.BREAKER_FAILURES
+        return frozenset(pk for pk, (calls, attempts, _) in self._failing.items() if calls + attempts >= most)
 
-    def _answers_others(self, endpoint: Endpoint) -> bool:
-        return time.monotonic() - self._answered_at.get(endpoint, -math.inf) < ANSWERED_SECONDS
+    def _answers_only_others(self, endpoint: Endpoint, collection: int) -> bool:
+        """Return True if the endpoint answers other collections. One that was just answered shows an outage."""
+        since = time.monotonic() - ANSWERED_SECONDS
+        own = self._answered_at.get((endpoint, collection), -math.inf)
+        return own <= since < self._answered_at.get(endpoint, -math.inf)
 
     def _is_of_suspect(self, endpoint: Endpoint, rollout: int | None) -> bool:
         """Add a failed call to the streak of its rollout. Return True if the rollout is a suspect."""

@@ -52,7 +52,7 @@ class Slots(NamedTuple):
     id. Both are only passed on to `Reservations.reserve`.
 
     `tests` counts the test rollouts of the collections whose next rollout tests an endpoint with an open breaker. The
-    collection with the fewest tests goes first, with its least attempted rollout. `failing` are collections that only
+    collection with the fewest tests goes first, with its least attempted rollout. `failing` are collections that mostly
     fail: they go last.
     """
 

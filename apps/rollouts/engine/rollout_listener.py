@@ -75,8 +75,7 @@ class RolloutListener:
         return 1 if claim.failures + 1 < most else None
 
     def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
-        # A successful call need not be told apart unless an earlier one failed.
-        claim = CURRENT_ROLLOUT.get() if outcome != "ok" or self._breakers.streaks else None
+        claim = CURRENT_ROLLOUT.get()
         rollout, collection = (claim.rollout_id, claim.collection_id) if claim else (None, 0)
         self._breakers.observe(endpoint, outcome, message, rollout, collection)
         if outcome == "quota":
