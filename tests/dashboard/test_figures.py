@@ -57,7 +57,7 @@ def test_the_shell_of_a_large_collection_counts_no_rollouts(monkeypatch, django_
     monkeypatch.setattr("apps.rollouts.metrics.cached_figures.AT_ONCE", 1)
     collection = collected(1.0, 0.0)
     client = signed_in()
-    with django_assert_max_num_queries(26) as queries:
+    with django_assert_max_num_queries(27) as queries:
         client.get(at(collection, "detail"))
     measured = [each["sql"] for each in queries if "GROUP BY" in each["sql"] and '"lease"' not in each["sql"]]
     assert measured == []

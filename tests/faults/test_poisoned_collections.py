@@ -1,6 +1,8 @@
 """A collection whose rollouts always fail at one party, planned before a good collection of the same party.
 
-The good one ends in at most 1.5 times the time that it needs alone. Poisoned rollouts end with their own error kind.
+The good one ends in at most 1.5 times the time that it needs alone. Rollouts that fail at their verification, which is
+their end, hold their seats as long as good ones until then: there it is 2 times. Poisoned rollouts end with their own
+error kind.
 """
 
 from collections.abc import Callable
@@ -64,7 +66,7 @@ def test_a_good_collection_behind_a_poisoned_one(cluster: Installation, show: Ca
     planned = cluster.plan(collections={"bad": {**served, "faults": [fault] * poisoned}, "beside": good})
     beside = seconds_of(planned["beside"])
     show(party=party, poisoned=poisoned, alone=round(alone, 1), beside=round(beside, 1))
-    assert beside <= 1.5 * alone
+    assert beside <= (2 if party == "verification" else 1.5) * alone
     # The party answers others, so that the poisoned rollouts need not wait for it.
     cluster.plan(collections={"more": {**good, "faults": [""] * size(400, 2_000), "concurrency": SEATS // 3}})
     cluster.wait_finished(planned["bad"], seconds=60)

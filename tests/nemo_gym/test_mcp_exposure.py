@@ -45,7 +45,7 @@ def test_tools_are_listed_and_called_over_mcp_and_the_verifier_reads_their_own_n
     names = [item["name"] for item in asked["response"]["output"] if item["type"] == "function_call"]
     assert names == ["get_weather"]
     assert [path for path, _ in server.seen] == ["/seed_session", "/verify"]
-    assert [word for word in server.spoken if word.startswith("tools/")] == ["tools/list", "tools/call"]
+    assert [word for word in server.spoken if word.startswith("tools/")] == ["tools/list", "tools/call", "tools/list"]
 
 
 def test_the_mcp_session_is_ended_with_the_attempt():

@@ -280,7 +280,9 @@ def parked(*, pausing: bool = False) -> Iterator[None]:
     finally:
         budget.unpark(account)
         if pausing:
-            budget.pausing -= Counter([account])  # drops what is zero
+            budget.pausing[account] -= 1
+            if not budget.pausing[account]:
+                del budget.pausing[account]
 
 
 def current_account() -> Account | None:

@@ -14,7 +14,7 @@ from apps.gym.tasks.expected_answers import ANSWER_FIELDS
 from apps.gym.traces.authorship import FOREIGN
 from apps.gym.traces.courses import canonical_arguments
 from apps.gym.traces.events import ModelCall
-from apps.gym.traces.items import TaskRow, input_items, message
+from apps.gym.traces.items import TaskRow, Tool, input_items, message
 from apps.gym.traces.messages import (
     AUTHOR,
     ArgumentsAs,
@@ -53,16 +53,23 @@ Loss = Literal["all", "completion", "marked"]
 
 
 def read_conversation(
-    attempt: Attempt, options: Options, *, silent_turns: bool = False, loss: Loss = "all"
+    attempt: Attempt,
+    options: Options,
+    *,
+    silent_turns: bool = False,
+    loss: Loss = "all",
+    offered: list[Tool] | None = None,
 ) -> Conversation:
     """Return the attempt as it was, before reasoning and tools are moved for the trainer.
+
+    `offered` are the tools, by default those of the whole attempt.
 
     Raises Dropped, also if the loss covers a turn that the model did not write, unless the options keep these.
     """
     arguments: ArgumentsAs = "object" if options.numbers == "any" else "exact_object"
     if options.arguments == "text":
         arguments = "any_text" if options.malformed == "text" else "text"
-    tools = nested_tools(offered_tools(attempt.events, attempt.task))
+    tools = nested_tools(offered_tools(attempt.events, attempt.task) if offered is None else offered)
     if options.numbers == "exact" and options.tools == "column" and not _are_loaded_exactly(msgspec.json.encode(tools)):
         raise Dropped("inexact_numbers")
     images = options.images != "dropped"
@@ -117,10 +124,16 @@ def worded(conversation: Conversation, options: Options) -> Conversation:
 
 
 def attempt_conversation(
-    attempt: Attempt, options: Options, *, silent_turns: bool = False, loss: Loss = "all"
+    attempt: Attempt,
+    options: Options,
+    *,
+    silent_turns: bool = False,
+    loss: Loss = "all",
+    offered: list[Tool] | None = None,
 ) -> Conversation:
     """Return the attempt as the options want it. Raises Dropped, see `read_conversation`."""
-    return worded(read_conversation(attempt, options, silent_turns=silent_turns, loss=loss), options)
+    whole = read_conversation(attempt, options, silent_turns=silent_turns, loss=loss, offered=offered)
+    return worded(whole, options)
 
 
 def marked_messages(conversation: Conversation, key: str, value: int | bool) -> list[Message]:

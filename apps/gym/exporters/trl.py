@@ -30,7 +30,7 @@ from apps.gym.exporters.training_conversations import (
     question_messages,
     task_columns,
 )
-from apps.gym.traces.messages import find_media
+from apps.gym.traces.messages import find_media, turn_tools
 from apps.gym.traces.segments import count_captured_replies, find_missing
 from apps.gym.trainability import Dropped
 
@@ -72,11 +72,21 @@ def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield one row for each turn of the model, with its input as the prompt and its message as the completion.
 
     Turns that the client of a captured agent sent have no row, because the model did not write them after this input.
-    Turns that another row trains have none either.
+    Turns that another row trains have none either. Each row has the tools of its own call.
     """
-    whole = attempt_conversation(attempt, options, loss="marked")
+    offers = turn_tools(attempt.events, attempt.task)
+    # Split calls are several turns, so a row cannot be told its call's tools.
+    offered = offers[0] if offers and options.parallel_calls != "split" else None
+    whole = attempt_conversation(attempt, options, loss="marked", offered=offered)
+    own = iter(offers)
     for index, message in enumerate(whole.completion):
-        if message["role"] == "assistant" and not whole.is_in(whole.resent | whole.repeated, len(whole.prompt) + index):
+        place = len(whole.prompt) + index
+        if message["role"] != "assistant" or whole.is_in(whole.resent, place):
+            continue
+        if offered is not None and (tools := next(own, offered)) != offered:
+            offered = tools
+            whole = attempt_conversation(attempt, options, loss="marked", offered=offered)
+        if not whole.is_in(whole.repeated, place):
             yield {
                 **with_parts(options, prompt=[*whole.prompt, *whole.completion[:index]], completion=[message]),
                 **tools_column(whole, options),

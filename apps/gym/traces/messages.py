@@ -15,7 +15,15 @@ from itertools import groupby, takewhile
 from typing import Any, Literal
 
 from apps.gym.loadable import is_loaded_exactly
-from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult, TraceUnion, tool_offers
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    tool_offers,
+)
 from apps.gym.traces.items import (
     TEXT_SEPARATOR,
     Item,
@@ -145,7 +153,25 @@ def offered_tools(events: list[TraceUnion], row: TaskRow) -> list[Tool]:
     *earlier, tools = tool_offers(events) or [[]]
     if any(tool not in tools for before in earlier for tool in before):
         raise Dropped("tools_changed")
-    return tools or row["responses_create_params"].get("tools") or []
+    return tools or _own_tools(row)
+
+
+def turn_tools(events: list[TraceUnion], row: TaskRow) -> list[list[Tool]]:
+    """Return the flat tools of each call that wrote a turn, or the task's if it was offered none."""
+    tools: list[Tool] = []
+    found = []
+    for event in events:
+        if isinstance(event, SessionOpened):
+            tools = event.tools
+        elif isinstance(event, ModelCall):
+            tools = tools if event.tools_in is None else event.tools_in
+            if event.items:
+                found.append(tools or _own_tools(row))
+    return found
+
+
+def _own_tools(row: TaskRow) -> list[Tool]:
+    return row["responses_create_params"].get("tools") or []
 
 
 def nested_tools(tools: list[Tool]) -> list[dict[str, Any]]:

@@ -213,7 +213,7 @@ def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     latex = LatexExtractionConfig(boxed_match_priority=0)
     targets = [latex] if is_formula else [latex, ExprExtractionConfig()]
-    if is_formula and (dropped := _DROPPED.search(text)) and re.search(r"[\w\\+=<>]", _WORDS.sub("", dropped[0])):
+    if is_formula and (lost := _DROPPED.search(text)) and re.search(r"[\w\\+=<>]", _WORDS.sub("", lost[0])):
         return [text]
     text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", text)
     return list(parse(rf"\boxed{{{text}}}" if is_formula else text, targets, parsing_timeout=None))
