@@ -493,11 +493,13 @@ def test_two_poisoned_rollouts_hold_no_other_collection_back(monkeypatch, way):
     ],
     ids=["page", "foreign", "empty"],
 )
-def test_unreadable_replies_end_rollouts_after_a_few_tries_and_a_deployment_ends_none(monkeypatch, pages, body, kind):
+def test_unreadable_replies_end_rollouts_after_a_few_tries_and_a_deployment_ends_none(
+    monkeypatch, settings, pages, body, kind
+):
     """Every attempt has one try here, and the breaker opens after the first."""
     monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.FIRST_COOLDOWN", 0.02)
     monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.LONGEST_COOLDOWN", 0.1)
-    monkeypatch.setattr("django.conf.settings.BREAKER_FAILURES", 1)
+    settings.BREAKER_FAILURES = 1
     calls = []
 
     async def answer(request):
