@@ -13,6 +13,7 @@ from channels.layers import get_channel_layer
 from django.utils import timezone
 
 from apps.gym.calls.memory_budget import MemoryBudget, parked
+from apps.gym.errors import PolicyError
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import (
     BreakerReport,
@@ -27,6 +28,7 @@ from apps.rollouts.engine.claiming import Claim, claim_rollouts
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.reservations import Reservations
+from apps.rollouts.engine.rollout_listener import RolloutListener
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker import RolloutWorker
@@ -197,6 +199,20 @@ def test_a_collection_whose_calls_mostly_succeed_is_not_claimed_last(answers, fa
         breakers.count_failure(1)
         breakers.observe(ENDPOINT, "ok", "", 1, 1)
     assert breakers.failing_collections() == {1}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "final"), [("unreachable", False), ("timed_out", False), ("server_error", True), ("malformed", True)]
+)
+def test_many_claims_end_a_rollout_of_an_endpoint_that_sends_errors_but_of_none_that_is_away(outcome, final):
+    breakers = Breakers()
+    for _ in range(3):
+        breakers.observe(Endpoint("policy_model", 7), outcome, "no", 1, 1)
+    options = dict.fromkeys(("judge_seats", "throttles", "meters"))
+    listener = RolloutListener(None, None, breakers=breakers, **options)
+    setting = SimpleNamespace(policy_model_id=7, max_attempts=2)
+    claim = SimpleNamespace(rollout_id=1, collection_id=1, attempt=20, failures=0)
+    assert listener.count_failure(claim, setting, PolicyError("no")) == (None if final else 0)
 
 
 def test_what_is_known_about_failing_rollouts_is_bounded(monkeypatch):

@@ -43,6 +43,7 @@ MAX_NAMED = 5
 """Most rollouts that a breaker names."""
 _FAILURES: frozenset[Outcome] = frozenset({"refused", "server_error", "timed_out", "unreachable", "malformed"})
 """Throttled calls do not count: the endpoint is healthy."""
+_SILENT: frozenset[Outcome] = frozenset({"timed_out", "unreachable"})
 _REPLIES: frozenset[Outcome] = frozenset({"server_error", "malformed"})
 """Failures of an endpoint that answers."""
 # Raw SQL, because every claim runs it, and compiling the ORM query takes longer than running it.
@@ -112,6 +113,7 @@ class Breakers:
         self._reports: dict[Endpoint, BreakerReport] = {}
         self._answers: defaultdict[Endpoint, int] = defaultdict(int)
         self._answered_at: dict[Endpoint | tuple[Endpoint, int], float] = {}  # also by collection id
+        self._silent: frozenset[Endpoint] = frozenset()
         self.streaks: defaultdict[Endpoint, dict[int, _Streak]] = defaultdict(dict)
         """Streaks by endpoint and rollout id, the latest last."""
 
@@ -121,6 +123,7 @@ class Breakers:
         """Count the outcome of a call that was made for the rollout with this id, of the collection with this id."""
         if outcome in _FAILURES:
             self.count_failure(collection, is_attempt=False)
+            self._silent = self._silent | {endpoint} if outcome in _SILENT else self._silent - {endpoint}
             is_suspect = self._is_of_suspect(endpoint, rollout)
             if is_suspect or (outcome in _REPLIES and self._answers_only_others(endpoint, collection)):
                 return
@@ -189,6 +192,10 @@ class Breakers:
             return False
         counts = self._failures.get(endpoint)
         return endpoint in self._open or (counts is not None and counts.total() >= settings.BREAKER_FAILURES)
+
+    def is_silent(self, endpoint: Endpoint) -> bool:
+        """Return True if the endpoint did not reply at all to its last failed call: its rollouts are not the cause."""
+        return endpoint in self._silent
 
     @contextmanager
     def reports(self) -> Iterator[dict[Endpoint, BreakerReport]]:

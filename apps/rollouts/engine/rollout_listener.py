@@ -21,7 +21,10 @@ MAX_UNREADABLE = 5
 The tests of a breaker spread them over more than a minute: a gateway may send an HTML page while a server restarts.
 """
 MAX_CLAIMS = 20
-"""Claims of a rollout after which its next failure is final, even if it is transient or a breaker is open."""
+"""Claims of a rollout after which its next failure is final, even if it is transient or a breaker is open.
+
+An endpoint that does not reply at all ends no rollout: they wait until it is back.
+"""
 
 
 class RolloutListener:
@@ -65,10 +68,12 @@ class RolloutListener:
         if failure.is_misconfigured:
             self.settings.refuse(claim.collection_id, str(failure))
             return 0
-        if not failure.transient or claim.attempt >= MAX_CLAIMS:
+        endpoint = _failing_endpoint(setting, failure)
+        is_silent = self._breakers.is_silent(endpoint)
+        if not failure.transient or (claim.attempt >= MAX_CLAIMS and not is_silent):
             return None
         most = setting.max_attempts
-        if self._breakers.is_failing(_failing_endpoint(setting, failure), claim.rollout_id):
+        if self._breakers.is_failing(endpoint, claim.rollout_id):
             if not failure.unreadable:
                 return 0
             most = max(most, MAX_UNREADABLE)
