@@ -136,9 +136,9 @@ class RowReader:
     def _count_tokens(
         self, source: Attempt | Preference | TaskPrompt, trained: int | None, *, is_used: bool = True
     ) -> None:
-        """Count the tokens of the exported paths: those in the loss, and those that a grammar may have forced.
+        """Count the tokens in the loss of the exported paths, and the tokens that a grammar may have forced.
 
-        Of a used source, count how they were sampled, too.
+        If the source is used, also count the fields that altered its sampling.
         """
         if not isinstance(source, Attempt) or "grammar_calls" not in self.format.choices or _is_masked(source):
             return

@@ -27,12 +27,13 @@ class LeftOut:
 class Trainability:
     """What may be trained on. `considered` is `used` plus the counts of `left_out`, except turns and tokens.
 
-    `rows` is None where nothing was converted to rows. Tokens are None for rows without token IDs: `sampled_tokens`
-    are the captured ones that the model sampled, and `trainable_tokens` those of them in the loss. `notice` is a
-    warning with its remedy if nothing is trainable, if turns are trained that the model did not write, or if requests
-    altered the sampling of tokens; else empty.
-    `grammar` is what made the server use a grammar, if no token is trainable for that reason. `altered_sampling` counts
-    used rollouts by the field that altered the sampling of their tokens, for example `top_p`.
+    `rows` is None where nothing was converted to rows. `sampled_tokens` counts captured tokens that the model sampled,
+    and `trainable_tokens` counts the ones in the loss; both are None for rows without token IDs. `altered_sampling`
+    counts used rollouts by the field that altered the sampling of their tokens, for example `top_p`.
+
+    `notice` is a warning with its remedy: nothing is trainable, turns are trained that the model did not write, or
+    requests altered the sampling. `grammar` is what made the server use a grammar, if no token is trainable for that
+    reason.
     """
 
     unit: Unit

@@ -62,7 +62,7 @@ def read_conversation(
 ) -> Conversation:
     """Return the attempt as it was, before reasoning and tools are moved for the trainer.
 
-    `offered` are the tools, by default those of the whole attempt.
+    `offered` replaces the tools of the attempt, for a row of one turn.
 
     Raises Dropped, also if the loss covers a turn that the model did not write, unless the options keep these.
     """

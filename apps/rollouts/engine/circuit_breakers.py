@@ -73,7 +73,7 @@ class OpenBreaker(NamedTuple):
     tests: Mapping[int, int] = {}
 
     def holds(self, collection: int) -> bool:
-        """Return True if rollouts of the collection wait: its calls failed, not only those of other collections."""
+        """Return True if rollouts of the collection wait, because its own calls failed."""
         return not self.tests or collection in self.tests
 
 

@@ -131,7 +131,7 @@ def _find_unwell(collection: Collection) -> Holds:
 
 
 def _find_breakers(which: Q, collection: int | None = None) -> Holds:
-    """Return the open breakers, with a collection only those that hold it."""
+    """Return the open breakers. With a collection, return only the breakers that hold its rollouts back."""
     shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(which).order_by("pk")
     found = [
         breaker
