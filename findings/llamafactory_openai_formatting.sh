@@ -1,10 +1,14 @@
 #!/bin/sh
-# llamafactory 0.9.5: rows of the formatting `openai` join the results of parallel calls by tags of Qwen, for all models.
+# llamafactory 0.9.5: the formatting `openai` changes conversations silently, whatever the template.
 #
-# The converter, which does not know the template, writes the tags as text into one message.
-# Expected: one message for each result, in the form of the template. With templates of Llama 3, DeepSeek or gpt-oss, the
-# model sees </tool_response> inside a result. Output seen:
+# Its converter does not know the template. It adds "detailed thinking off", a switch of one family of models, to the
+# system text of conversations without tools; replaces the text of a message with calls by the calls; and joins the
+# results of parallel calls by tags of Qwen. The model is trained with a system text that no row has, without the
+# thoughts before its calls, and, in other families, with </tool_response> inside a result.
+# Expected: the same conversation as with the formatting `sharegpt`. Output seen:
 #
+#     system text: 'Be brief.\ndetailed thinking off'
+#     text beside calls: no
 #     messages of results: 1; content: '3\n</tool_response>\n<tool_response>\n42'
 set -eu
 folder=$(mktemp -d)
@@ -33,15 +37,26 @@ rows.join({"formatting": "openai", "columns": {"messages": "messages", "tools": 
 convert = OpenAIDatasetConverter(rows, SimpleNamespace(media_dir="."))
 names = ("add", "multiply")
 calls = [{"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in names]
+opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 2? 6 * 7?"}]
+answer = {"role": "assistant", "content": "3 and 42."}
 turns = [
-    {"role": "user", "content": "1 + 2? 6 * 7?"},
-    {"role": "assistant", "content": "", "tool_calls": calls},
+    *opening,
+    {"role": "assistant", "content": "I add first.", "tool_calls": calls},
     {"role": "tool", "tool_call_id": "add", "content": "3"},
     {"role": "tool", "tool_call_id": "multiply", "content": "42"},
-    {"role": "assistant", "content": "3 and 42."},
+    answer,
 ]
-results = [turn["content"] for turn in convert({"messages": turns})["_prompt"] if turn["role"] == "observation"]
-seen = f"messages of results: {len(results)}; content: {results[0]!r}"
-print(seen)
-assert seen == r"messages of results: 1; content: '3\n</tool_response>\n<tool_response>\n42'"
+prompt = convert({"messages": turns})["_prompt"]
+results = [turn["content"] for turn in prompt if turn["role"] == "observation"]
+seen = [
+    f"system text: {convert({'messages': [*opening, answer]})['_system']!r}",
+    f"text beside calls: {'yes' if 'I add first.' in str(prompt) else 'no'}",
+    f"messages of results: {len(results)}; content: {results[0]!r}",
+]
+print(*seen, sep="\n")
+assert seen == [
+    r"system text: 'Be brief.\ndetailed thinking off'",
+    "text beside calls: no",
+    r"messages of results: 1; content: '3\n</tool_response>\n<tool_response>\n42'",
+]
 END

@@ -1,11 +1,15 @@
 #!/bin/sh
-# trl 1.16.0: ORPOTrainer and CPOTrainer silently ignore the column `tools` of conversational pairs.
+# trl 1.16.0: ORPOTrainer and CPOTrainer ignore the column `tools` of pairs, and train a second end of turn.
 #
-# DPOTrainer renders it with the chat template. The two others render the same rows without tools.
-# Expected: the prompt contains the tools with all three. The model is trained to call tools that its prompt does not
-# name. Output seen:
+# DPOTrainer renders the tools with the chat template; the two others render the same rows without. Many templates, as
+# Qwen's, end a turn with <|im_end|> and a line feed. The two look only at the last token for the end, find the line
+# feed, and add <|im_end|> again.
+# Expected: all three train the same text. A model so trained calls tools that its prompt does not name, and goes on
+# after its end of turn. Output seen:
 #
-#     prompts that name the tool: DPOTrainer yes, ORPOTrainer no, CPOTrainer no
+#     DPOTrainer: tools yes, trained '42<|im_end|>\n'
+#     ORPOTrainer: tools no, trained '42<|im_end|>\n<|im_end|>'
+#     CPOTrainer: tools no, trained '42<|im_end|>\n<|im_end|>'
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -54,13 +58,19 @@ def prepare(trainer, config, **more):
     return trainer(make_model(), args=given, train_dataset=rows, processing_class=tokenizer, **more).train_dataset[0]
 
 
-prompts = {
-    "DPOTrainer": prepare(DPOTrainer, DPOConfig, ref_model=make_model())["prompt_ids"],
-    "ORPOTrainer": prepare(ORPOTrainer, ORPOConfig)["prompt_input_ids"],
-    "CPOTrainer": prepare(CPOTrainer, CPOConfig)["prompt_input_ids"],
+rows_of = {
+    "DPOTrainer": (prepare(DPOTrainer, DPOConfig, ref_model=make_model()), "prompt_ids", "chosen_ids"),
+    "ORPOTrainer": (prepare(ORPOTrainer, ORPOConfig), "prompt_input_ids", "chosen_labels"),
+    "CPOTrainer": (prepare(CPOTrainer, CPOConfig), "prompt_input_ids", "chosen_labels"),
 }
-named = {trainer: "multiply" in tokenizer.decode(ids) for trainer, ids in prompts.items()}
-seen = "prompts that name the tool: " + ", ".join(f"{name} {'yes' if has else 'no'}" for name, has in named.items())
-print(seen)
-assert seen == "prompts that name the tool: DPOTrainer yes, ORPOTrainer no, CPOTrainer no"
+seen = []
+for name, (row, prompt, trained) in rows_of.items():
+    tools = "yes" if "multiply" in tokenizer.decode(row[prompt]) else "no"
+    seen.append(f"{name}: tools {tools}, trained {tokenizer.decode([n for n in row[trained] if n >= 0])!r}")
+print(*seen, sep="\n")
+assert seen == [
+    r"DPOTrainer: tools yes, trained '42<|im_end|>\n'",
+    r"ORPOTrainer: tools no, trained '42<|im_end|>\n<|im_end|>'",
+    r"CPOTrainer: tools no, trained '42<|im_end|>\n<|im_end|>'",
+]
 END
