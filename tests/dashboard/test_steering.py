@@ -298,3 +298,13 @@ def test_limits_are_raised_before_what_failed_is_tried_again():
     assert 'id="limits"' in refused.text
     assert steer(collection, "adjust", **limits(max_tokens="")).status_code == 200
     assert "1 failed rollout is queued again" in client.post(f"/collections/{collection.pk}/retry/", follow=True).text
+
+
+@pytest.mark.parametrize("held", [{}, {"7": 2}])
+def test_a_breaker_names_the_collections_that_it_holds_back(held):
+    breaker = make_breaker(policy_model=make_policy_model(slug="flaky"))
+    breaker.tests = held
+    breaker.save()
+    page = squeezed(signed_in().get("/models/flaky/").text)
+    told = 'no new rollouts: <a href="/collections/7/">#7</a>. Others go on.' if held else "No new rollouts start."
+    assert f"{told} One rollout at a time tests the endpoint:" in page
