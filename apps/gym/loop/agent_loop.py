@@ -135,6 +135,7 @@ class Attempt(SessionDriver):
         self.name = name
         self.conversation: list[Item] = []
         self.tools: list[Tool] = []
+        self._listed: list[Tool] | None = None  # the environment's tools
         self._tool_names: list[str] = []
         self.sampling = resolve_sampling(row, harness, seed)
         self._parts = ResponseParts()
@@ -198,8 +199,11 @@ class Attempt(SessionDriver):
 
     async def _read_tools(self, session: Session) -> None:
         """Offer the current tools to the next model call. A task's own tools never change."""
-        offered = list(await session.list_tools())
-        tools = self.harness.offer(self.row["responses_create_params"].get("tools") or offered)
+        listed = await session.list_tools()
+        if listed == self._listed:
+            return
+        self._listed = list(listed)
+        tools = self.harness.offer(self.row["responses_create_params"].get("tools") or self._listed)
         if tools != self.tools:
             self.tools = tools
             # A reply or a verifier may name a tool that is no longer offered.
