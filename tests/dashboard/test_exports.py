@@ -23,6 +23,7 @@ from apps.gym.exporters.registry import FORMATS
 from apps.gym.specs import spec_fields
 from apps.gym.training_ledger import Trainability
 from apps.pairs.models import PairSet
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
@@ -490,3 +491,59 @@ def test_the_formats_say_what_the_export_is_for():
     assert "2 selected rollouts" in page
     assert "<code>reward:&gt;0</code>" in page
     assert client.get(CREATE, {"collection": "x"}).status_code == 200
+
+
+def numbers_of(use: str) -> list[int]:
+    """Return all numbers that a card shows, in order."""
+    return [int(number) for number in re.findall(r"\d+", re.sub(r"<[^>]+>", " ", use))]
+
+
+def count_uses(client, **given) -> dict[str, str]:
+    counted = client.get(CREATE, given, headers={"HX-Request": "true"}).text
+    return dict(re.findall(r'data-use="(\w+)">(.*?)</section>', counted, re.DOTALL))
+
+
+def test_the_formats_of_a_collection_start_with_its_three_uses():
+    """Four rollouts of a task: two good ones, which are identical, a bad one and one without a reward."""
+    collection = make_collection(state="completed")
+    task = make_rollout(collection, reward=1.0, trace=make_trace("4", 1.0)).task
+    make_rollout(collection, task=task, reward=1.0, trace=make_trace("4", 1.0))
+    bad = make_rollout(collection, task=task, reward=0.0, trace=make_trace("5", 0.0))
+    make_rollout(collection, task=task, reward=None, status="failed", error_kind="policy_error", trace=[])
+    client = signed_in()
+    page = client.get(CREATE, {"collection": collection.pk}).text
+    assert "One collection, three uses" in page
+    assert f'hx-get="{CREATE}?collection={collection.pk}" hx-trigger="load"' in page
+    assert "One collection, three uses" not in client.get(CREATE).text
+    uses = count_uses(client, collection=collection.pk)
+    assert list(uses) == ["trl_sft", "trl_dpo", "scored_rollouts"]
+    # Rows, rollouts used of rollouts read, and the rollouts left out by reason.
+    assert numbers_of(uses["trl_sft"])[:3] == [1, 1, 4]
+    assert "identical to another rollout" in uses["trl_sft"]
+    assert "below the minimum reward" in uses["trl_sft"]
+    assert numbers_of(uses["scored_rollouts"]) == [3, 3, 4, 1]
+    # Without a pair set, the pairs of the default rule are counted, which differ in their action.
+    assert "Not built yet" in uses["trl_dpo"]
+    assert numbers_of(uses["trl_dpo"]) == [1, 4]
+    assert f'href="/pair-sets/new/?collection={collection.pk}"' in uses["trl_dpo"]
+    narrowed = count_uses(client, collection=collection.pk, rollouts=str(bad.pk))
+    assert numbers_of(narrowed["scored_rollouts"]) == [1, 1, 4, 3]
+
+
+def test_a_use_that_would_be_refused_says_why():
+    collection = make_collection(state="completed")
+    make_rollout(collection, flagged=True)
+    uses = count_uses(signed_in(), collection=collection.pk)
+    assert "redact" in uses["trl_sft"]
+    assert "Export trl_sft" not in uses["trl_sft"]
+
+
+def test_the_newest_pair_set_is_counted():
+    collection = make_collection(state="completed")
+    task = make_rollout(collection, reward=1.0, trace=make_trace("4", 1.0)).task
+    make_rollout(collection, task=task, reward=0.0, trace=make_trace("5", 0.0))
+    old, new = (build_pairs(PairOrder(collection=collection)) for _ in range(2))
+    assert old.pk < new.pk
+    uses = count_uses(signed_in(), collection=collection.pk)
+    assert f"pair_set={new.pk}" in uses["trl_dpo"]
+    assert new.title in uses["trl_dpo"]

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from django.db.models import Max
 from django.http import Http404, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django_htmx.http import trigger_client_event
 
 from apps.accounts.permissions import Permission, allow, user_may
@@ -39,6 +39,7 @@ from apps.exports.ranged_downloads import stream_archive, stream_file
 from apps.exports.tar_archives import archive_files
 from apps.exports.template_checks import TemplateSettings
 from apps.exports.trace_sends.send_orders import can_be_sent
+from apps.exports.training_uses import TrainingUse, count_uses
 from apps.gym.exporters.load_snippets import write_snippet
 from apps.gym.exporters.protocol import Format, Options, RowKind
 from apps.gym.exporters.registry import FORMATS
@@ -102,8 +103,16 @@ def export_create(request: PageRequest) -> HttpResponse:
         ]
         if recent := _recent_formats():
             kinds.insert(0, ("Recently used", recent))
-        context = {"kinds": kinds, "prefilled_query": prefilled_query, "sources": _describe_sources(prefilled)}
-        return render(request, "exports/formats.html", context)
+        collection = Collection.objects.filter(pk=read_number(prefilled.get("collection", "")) or 0).first()
+        pair_set = PairSet.objects.filter(pk=read_number(prefilled.get("pair_set", "")) or 0).first()
+        context = {
+            "kinds": kinds,
+            "prefilled_query": prefilled_query,
+            "sources": _describe_sources(prefilled, collection, pair_set),
+            "collection": collection,
+            "uses": _count_uses(prefilled, collection, pair_set) if collection and wants_fragment(request) else None,
+        }
+        return answer(request, "exports/formats.html", context, part="uses")
     if request.method != "POST":
         form = ExportForm(format=format, initial={**_repeated_settings(request, format), **prefilled})
         shown = {"form": form, "prefilled_query": prefilled_query}
@@ -113,16 +122,26 @@ def export_create(request: PageRequest) -> HttpResponse:
     return _submit(request, format)
 
 
+def _count_uses(
+    prefilled: Mapping[str, str], collection: Collection, pair_set: PairSet | None
+) -> list[tuple[str, TrainingUse]]:
+    """Return what the source in the URL gives to each use of training, with the title of the use."""
+    named = [read_number(each) for each in prefilled.get("rollouts", "").replace(",", " ").split()]
+    given = {"rollouts": [each for each in named if each is not None], "q": prefilled.get("q", "")}
+    found = count_uses(collection, pair_set=pair_set, filters={name: value for name, value in given.items() if value})
+    return [(ROW_KIND_TITLES[use.format.row_kind], use) for use in found]
+
+
 def _recent_formats() -> list[Format]:
     """Return the formats of the newest exports, at most MAX_RECENT."""
     used = Export.objects.order_by().values_list("format").annotate(newest=Max("pk")).order_by("-newest")
     return [FORMATS[slug] for slug, _ in used[:MAX_RECENT] if slug in FORMATS]
 
 
-def _describe_sources(prefilled: Mapping[str, str]) -> list[str]:
+def _describe_sources(
+    prefilled: Mapping[str, str], collection: Collection | None, pair_set: PairSet | None
+) -> list[str]:
     """Return descriptions of the collection, pair set, rollouts and filter in the URL."""
-    collection = Collection.objects.filter(pk=read_number(prefilled.get("collection", "")) or 0).first()
-    pair_set = PairSet.objects.filter(pk=read_number(prefilled.get("pair_set", "")) or 0).first()
     number = len(prefilled.get("rollouts", "").replace(",", " ").split())
     descriptions = [collection.label if collection else "", pair_set.title if pair_set else ""]
     descriptions.append(count_words(number, "selected rollout", "selected rollouts") if number else "")
