@@ -32,6 +32,7 @@ from apps.gym.traces.events import ModelCall, TraceUnion, Verification
 from apps.gym.traces.exact_prompts import restore_prompts
 from apps.gym.traces.graph import TraceGraph, main_line
 from apps.gym.traces.items import TaskRow, dump_json, input_items, read_json
+from apps.gym.traces.segments import count_unusable
 from apps.gym.traces.tokens import read_shape
 from apps.gym.trainability import Dropped
 from apps.gym.training_ledger import Ledger, Trainability, count_trained, find_unit
@@ -138,20 +139,23 @@ class RowReader:
     ) -> None:
         """Count the tokens in the loss of the exported paths, and the tokens that a grammar may have forced.
 
-        If the source is used, also count the fields that altered its sampling.
+        If the source is used, also count the turns without usable tokens, and the fields that altered its sampling.
         """
-        if not isinstance(source, Attempt) or "grammar_calls" not in self.format.choices or _is_masked(source):
+        if not isinstance(source, Attempt) or not self.format.has_tokens or _is_masked(source):
             return
         graph = TraceGraph(source.events)
         exported = {call for leaf in find_leaves(graph, self._options) for call in graph.path(leaf) if call}
         calls = [graph.calls[call] for call in sorted(graph.calls if self.format.keeps_all else exported)]
-        forced = [call.tokens for call in calls if call.grammar and call.tokens]
-        count = sum(read_shape(tokens).generated for tokens in forced) if self._options.grammar_calls == "mask" else 0
+        masks = "grammar_calls" in self.format.choices and self._options.grammar_calls == "mask"
+        forced = [call.tokens for call in calls if call.grammar and call.tokens and masks]
+        count = sum(read_shape(tokens).generated for tokens in forced)
         if trained is not None or count:
             self.ledger.count_tokens(sampled=(trained or 0) + count, trainable=trained or 0)
         if count and not trained:
             self._grammar = self._grammar or name_grammar(source.events)
         if is_used:
+            self.ledger.turns.update(count_unusable(calls))
+        if is_used and "altered_sampling" in self.format.choices:
             self.ledger.altered.update(name_altered(calls))
             sent = (dict(sorted(read_sent(call.sampling).items())) for call in calls if call.tokens)
             self.samplings.update(map(dump_json, sent))
@@ -162,7 +166,7 @@ class RowReader:
             return
         graph = TraceGraph(source.events)
         lines = [] if graph.is_line else [graph.line(leaf) for leaf in find_leaves(graph, self._options)]
-        self.ledger.foreign_turns += sum(count_foreign(line) for line in lines)
+        self.ledger.turns["foreign_turn"] += sum(count_foreign(line) for line in lines)
 
     def _read_sources(self) -> Iterator[SourceRows]:
         if self.format.row_kind == "preferences":
@@ -183,7 +187,6 @@ class RowReader:
             yield chunk
 
     def _attempts(self) -> Iterator[SourceRows]:
-        with_tokens = self.format.needs_tokens or (self.format.row_kind == "scored" and not self.format.omits_tokens)
         for chunk in self._choose_rollouts():
             rounds = AttemptRounds(chunk, max_rows=self.filters.per_task)
             fingerprints: dict[int, str] = {}
@@ -195,7 +198,7 @@ class RowReader:
                     fingerprints.update((pk, _fingerprint_of(events)) for pk, events in self._traces(unread))
                     for rollout, key in rounds.defer_duplicates(candidates, fingerprints, exported):
                         self._count_duplicate(rollout, exported[key])
-                for rollout_id, events in self._traces(candidates, tokens=with_tokens):
+                for rollout_id, events in self._traces(candidates, tokens=self.format.has_tokens):
                     chosen, rollout = candidates[rollout_id]
                     key = (chosen.task.pk, _fingerprint_of(events) if self.filters.dedupe else "")
                     if key in exported:

@@ -252,6 +252,8 @@ REASONS: dict[str, Reason] = {
             "not written by the model",
             "The client of the agent sent this turn in the model's name. It is not in the loss.",
         ),
+        ("logprobs_of_turn", "with impossible log probabilities", "The tokens of this turn are left out."),
+        ("counts_of_turn", "with differing token counts", "The tokens of this turn are left out."),
     ),
     **_reasons(
         "token",

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from apps.gym.trainability import GRAMMARS, PARTS, REASONS, Level, Reason, label_reason
@@ -60,10 +60,10 @@ class Ledger:
         self.dropped: Counter[str] = Counter()
         self.altered: Counter[str] = Counter()
         """Used sources by the field that altered the sampling of their tokens."""
-        self.foreign_turns = 0
-        """Turns of used sources that the model did not write."""
+        self.turns: Counter[str] = Counter()
+        """Turns of used sources that are left out, by reason."""
         self.trains_foreign = False
-        """True if the options of the export keep them in the loss."""
+        """True if the options of the export keep turns in the loss that the model did not write."""
 
     def drop(self, reason: str, number: int = 1) -> None:
         """Count sources that are left out. Raises KeyError for an unknown reason."""
@@ -95,7 +95,7 @@ class Ledger:
             trainable_tokens=self.trainable_tokens,
             grammar=grammar,
             altered=self.altered,
-            foreign_turns=self.foreign_turns,
+            turns=self.turns,
             trains_foreign=self.trains_foreign,
         )
 
@@ -117,7 +117,7 @@ def summarize(
     trainable_tokens: int | None = None,
     grammar: str = "",
     altered: Mapping[str, int] | None = None,
-    foreign_turns: int = 0,
+    turns: Mapping[str, int] | None = None,
     trains_foreign: bool = False,
 ) -> Trainability:
     """Return the summary of counts, most frequent reasons first."""
@@ -127,13 +127,10 @@ def summarize(
     if masked > 0:
         left_out.append(_left_out("grammar", masked))
     notice = explain_untrainable(sampled_tokens, trainable_tokens, grammar)
-    if foreign_turns and trains_foreign:
-        notice = notice or f"{foreign_turns:,} trained turns were not written by the model. Set injected to dropped."
-    elif foreign_turns:
-        left_out.append(_left_out("foreign_turn", foreign_turns))
-    if altered:
-        notice = f"{notice} {explain_altered(altered)}".lstrip()
-    return Trainability(
+    turns = dict(turns or {})
+    if trains_foreign and (foreign := turns.pop("foreign_turn", 0)):
+        notice = notice or f"{foreign:,} trained turns were not written by the model. Set injected to dropped."
+    found = Trainability(
         unit=unit,
         considered=considered,
         used=used,
@@ -143,16 +140,25 @@ def summarize(
         left_out=left_out,
         notice=notice,
         grammar=grammar if sampled_tokens and not trainable_tokens else "",
-        altered_sampling=dict(sorted(altered.items())) if altered else {},
     )
+    return add_parts(found, turns=turns, altered=altered or {})
 
 
-def explain_altered(altered: Mapping[str, int]) -> str:
-    """Return the warning that the tokens of rollouts were not sampled from the whole distribution of the model."""
-    fields = ", ".join(f"{name} in {count:,} rollouts" for name, count in sorted(altered.items()))
-    return (
-        f"Requests altered the sampling of tokens: {fields}. Raw log probabilities do not include that. "
-        "Set altered_sampling to drop to leave these rollouts out."
+def add_parts(found: Trainability, *, turns: Mapping[str, int], altered: Mapping[str, int]) -> Trainability:
+    """Add the left out turns of used rollouts, and the fields that altered the sampling, with a warning of these."""
+    notice = found.notice
+    if altered:
+        fields = ", ".join(f"{name} in {count:,} rollouts" for name, count in sorted(altered.items()))
+        notice += (
+            f" Requests altered the sampling of tokens: {fields}. Raw log probabilities do not include that. "
+            "Set altered_sampling to drop to leave these rollouts out."
+        )
+    left_out = [_left_out(name, count) for name, count in sorted(turns.items()) if count]
+    return replace(
+        found,
+        notice=notice.strip(),
+        left_out=[*found.left_out, *left_out],
+        altered_sampling=dict(sorted(altered.items())),
     )
 
 

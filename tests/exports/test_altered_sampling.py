@@ -11,6 +11,7 @@ import yaml
 from apps.exports.export_folders import rows_path
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, queue_export
+from apps.gym.exporters.protocol import Options
 from apps.gym.traces.events import ModelCall
 from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
@@ -126,6 +127,28 @@ def test_streams_have_the_sampling_and_the_engine(collection):
     sampling = {"top_p": 0.9, "logit_bias": {"5": -100}}
     assert [(one["temperature"], one["sampling"]) for one in line["segments"][0]["sampled"]] == [(1.0, sampling)] * 2
     assert {name: line[name] for name in ENGINE} == ENGINE
+
+
+@pytest.mark.parametrize(("altered_sampling", "sent"), [("keep", 3), ("drop", 1)])
+def test_the_ledger_of_a_stream_counts_what_it_sent(collection, altered_sampling, sent):
+    """As files do: rollouts that are left out by default, here a flagged one, are not counted."""
+    make_rollout(collection, trace=traced({"top_p": 0.5}, {}), flagged=True)
+    wrong = [
+        msgspec.structs.replace(event, usage={"output_tokens": 9}) if isinstance(event, ModelCall) else event
+        for event in traced({}, {})
+    ]
+    make_rollout(collection, trace=[*wrong[:-2], wrong[-1]])
+    options = Options(altered_sampling=altered_sampling)
+    stream = RolloutStream(collection=collection, grouped=False, seconds=1, keep=True, user=None, options=options)
+    lines = [
+        json.loads(stream._read_rollout(pk)) for pk in collection.rollouts.order_by("pk").values_list("pk", flat=True)
+    ]
+    assert sum(bool(line["segments"]) and not line["left_out"] for line in lines) == sent
+    assert [line["tokens_note"] for line in lines[:2]] == ["altered_sampling" if sent == 1 else ""] * 2
+    found = stream._read_end()["trainability"]
+    assert found["altered_sampling"] == ({"top_p": 2, "logit_bias": 1} if sent == 3 else {})
+    assert ("top_p in 2 rollouts" in found["notice"]) == (sent == 3)
+    assert {one["reason"]: one["count"] for one in found["left_out"] if one["level"] == "turn"} == {"counts_of_turn": 1}
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,11 @@ def with_tokens(events: list[TraceUnion], *captured: tuple[list[int], list[int]]
         tokens = next(given) if isinstance(event, ModelCall) else None
         if tokens is not None:
             capture = capture_tokens(*tokens, [-0.5] * len(tokens[1]))
-            event = msgspec.structs.replace(event, tokens=pack_tokens(capture, before=before))  # noqa: PLW2901
+            usage = (
+                {**event.usage, "input_tokens": len(tokens[0]), "output_tokens": len(tokens[1])} if event.usage else {}
+            )
+            packed = pack_tokens(capture, before=before)
+            event = msgspec.structs.replace(event, tokens=packed, usage=usage)  # noqa: PLW2901
             before = capture.ids
         found.append(event)
     return found

@@ -9,6 +9,7 @@ from apps.accounts.models import Role
 from apps.dashboard.traces.captured_tokens import read_captured
 from apps.dashboard.traces.side_by_side import compare_rollouts
 from apps.dashboard.traces.trace_reading import find_capture
+from apps.gym.exporters.protocol import Options
 from apps.gym.traces.event_texts import texts_of
 from apps.gym.traces.events import AgentEnd, ModelCall, Verification, encode_event, event_kind, event_tokens
 from apps.gym.traces.items import message
@@ -108,7 +109,7 @@ def test_streams_tell_the_main_path_and_all_segments(rollout):
 def test_streams_mask_keep_or_drop_calls_with_a_grammar(rollout, grammar_calls, trained):
     graph = rollout.graph(tokens=True)
     graph.calls[4].grammar = True
-    told = describe_rollout(rollout, graph, grammar_calls=grammar_calls)
+    told = describe_rollout(rollout, graph, Options(grammar_calls=grammar_calls))
     assert [sum(one["mask"]) for one in told["segments"]] == trained
 
 

@@ -40,10 +40,13 @@ from tests.factories import (
     make_user,
 )
 from tests.gym.captured_calls import SYSTEM, Recorder, answered, asked, said
+from tests.gym.exporters.test_stored_logprobs import packed
 from tests.gym.exporters.test_stored_logprobs import stored as stored_with
 from tests.gym.test_relinking import TASK, unlinked
+from tests.gym.traces import with_tokens
 
 pytestmark = pytest.mark.django_db
+IMPOSSIBLE = pack_tokens(packed([1, 2, 3], [4, 5], [3.2, -0.5]), before=b"")
 MASK = {"mask_sample": True, "failure_kind": "provider_oom_killed"}
 
 
@@ -143,6 +146,41 @@ def test_tokens_with_impossible_log_probabilities_are_not_counted(collection):
     rollout = stored_by_0_2(collection, stored_with(3.2), sampled_tokens=3, trainable_tokens=3)
     derived = derive_rollout(rollout, is_imported=False)
     assert (derived.new["sampled_tokens"], derived.new["trainable_tokens"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "note", "turn"),
+    [
+        ({"tokens": IMPOSSIBLE}, "logprob_above_0", "logprobs_of_turn"),
+        ({"usage": {"output_tokens": 3}}, "usage_differs", "counts_of_turn"),
+    ],
+    ids=["logprob", "usage"],
+)
+def test_tokens_that_are_left_out_are_named_with_the_exports_that_have_them(collection, changes, note, turn, settings):
+    settings.VERSION = "0.2.0"
+    right(collection)
+    trace = with_tokens(make_trace(), ([1, 2, 3], [4, 5]), ([1, 2, 3, 4, 5, 6], [7]))
+    trace[2] = replace(trace[2], **changes)
+    stored = {"answer": "4", "components": {"correct": 1.0}, "sampled_tokens": 3, "trainable_tokens": 3}
+    rollout = stored_by_0_2(collection, trace, **stored)
+    count(collection)
+    order = {"collection": collection, "filters": {"dedupe": False}}
+    slugs = ("scored_rollouts", "atif", "nemo_gym_rollouts", "openai_sft")
+    made = {slug: write_export(export=queue_export(ExportOrder(format=slug, **order))) for slug in slugs}
+    settings.VERSION = "0.2.1"
+    write_export(export=queue_export(ExportOrder(format="scored_rollouts", **order)))
+    for slug, export in made.items():
+        left_out = {one["reason"]: one["count"] for one in export.manifest["trainability"]["left_out"]}
+        assert left_out == ({} if slug == "openai_sft" else {turn: 1})
+    recheck = check(collection)
+    change = recheck.changes.get(rollout=rollout)
+    assert (change.kind, change.old["tokens"], change.new["tokens"]) == ("untrainable", {}, {"1": note})
+    assert recheck.exports == [made[slug].pk for slug in slugs[:3]]
+    work(apply_recheck(recheck=recheck))
+    assert stale(type(made["atif"]).objects.order_by("pk")) == recheck.exports
+    rollout.refresh_from_db()
+    assert (rollout.sampled_tokens, rollout.trainable_tokens) == (1, 1)
+    assert check(collection).changed == 0
 
 
 def test_failed_rollouts_only_get_other_counts(collection):

@@ -29,6 +29,7 @@ from apps.api.framework.idempotency import PLAN_KEY, read_key
 from apps.api.framework.problems import Problem
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.environments.models import Environment
+from apps.gym.exporters.captured_rows import TOKEN_CHOICES
 from apps.gym.exporters.protocol import Options
 from apps.gym.redaction.shortening import cut
 from apps.policies.model_registration import find_addressed
@@ -65,7 +66,7 @@ class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
     )
 
 
-@spec_serializer(Options, "grammar_calls")
+@spec_serializer(Options, *TOKEN_CHOICES)
 @spec_serializer(Plan, "sampling", "repeats", "seed")
 class StreamRequestSerializer(LimitsSerializer):
     rows = serializers.ListField(
@@ -226,7 +227,7 @@ class StreamViewSet(TableViewSet):
             raise TooManyStreams(f"This process has {settings.STREAMS} streams open (GYMWEB_STREAMS).")
         fields = dict(asked)
         grouped, keep, seconds = fields.pop("group"), fields.pop("keep"), fields.pop("seconds")
-        grammar_calls = fields.pop("grammar_calls")
+        options = Options(**{name: fields.pop(name) for name in TOKEN_CHOICES})
         collection = self._plan(request, fields, seconds)
         stream = RolloutStream(
             collection=collection,
@@ -235,7 +236,7 @@ class StreamViewSet(TableViewSet):
             keep=keep,
             user=self.user,
             may_return=bool(read_key(request)),
-            grammar_calls=grammar_calls,
+            options=options,
             may_read=partial(still_may, self.user.pk, request.auth, Permission.COLLECT),
         )
         return StreamResponse(stream)
@@ -243,7 +244,7 @@ class StreamViewSet(TableViewSet):
     def _plan(self, request: Request, fields: dict[str, Any], seconds: int) -> Collection:
         key = read_key(request)
         # Streaming options are not part of the plan.
-        elsewhere = {"group", "keep", "seconds", "grammar_calls"}
+        elsewhere = {"group", "keep", "seconds", *TOKEN_CHOICES}
         content = {name: value for name, value in dict(request.data).items() if name not in elsewhere}
         text = orjson.dumps(["stream", self.user.pk, content], option=orjson.OPT_SORT_KEYS, default=str)
         digest = hashlib.sha256(text).hexdigest()

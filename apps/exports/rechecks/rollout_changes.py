@@ -19,7 +19,7 @@ from apps.gym.traces.events import encode_event
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange, TraceEvent
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, USAGE, derive_rollout
+from apps.rollouts.rechecks.derivation import LINKS, MAIN_PATH, TOKENS, USAGE, derive_rollout
 from apps.rollouts.rechecks.todays_rewards import VERDICT, can_verify, find_verdicts
 from apps.rollouts.reverification.ownership import Owner
 from apps.rollouts.reverification.reverification_jobs import queue_reverification
@@ -139,6 +139,7 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
     outcomes = [change for change in written if change.kind == Kind.OUTCOME]
     if outcomes:
         mark_unindexed([change.rollout_id for change in outcomes])
+    if outcomes or any(TOKENS in one.new for one in written):
         mark_stale(recheck, [change.rollout_id for change in outcomes])
     rewards = [(one.old["reward"], one.new["reward"]) for one in outcomes if "reward" in one.new]
     failed = sum("status" in one.new for one in outcomes)
@@ -153,7 +154,7 @@ def _write_chunk(recheck: Recheck, chunk: list[RolloutChange]) -> int:
 
 
 def _write_one(recheck: Recheck, rollout: Rollout, change: RolloutChange, *, is_imported: bool) -> bool:
-    columns = _without(change.new, LINKS, MAIN_PATH, VERDICT)
+    columns = _without(change.new, LINKS, MAIN_PATH, TOKENS, VERDICT)
     is_as_checked = all(getattr(rollout, name) == change.old[name] for name in columns)
     if rollout.attempt != change.attempt or not is_as_checked:
         return False

@@ -17,6 +17,7 @@ from apps.gym.training_ledger import Ledger
 from apps.pairs.models import PairSet, PreferencePair
 from apps.reviews.models import Review, RewardOverride
 from apps.rollouts.models import Collection, Recheck, Rollout, RolloutChange
+from apps.rollouts.rechecks.derivation import TOKENS
 
 _WRITTEN = (Export.State.READY, Export.State.WRITING)
 
@@ -24,6 +25,12 @@ _WRITTEN = (Export.State.READY, Export.State.WRITING)
 def find_rollouts(recheck: Recheck) -> QuerySet[Rollout]:
     """Return the rollouts whose outcome changes. Other changes make nothing stale."""
     changes = recheck.changes.filter(kind=RolloutChange.Kind.OUTCOME).exclude(fate=RolloutChange.Fate.SKIPPED)
+    return Rollout.objects.filter(pk__in=changes.order_by().values("rollout"))
+
+
+def find_left_out(recheck: Recheck) -> QuerySet[Rollout]:
+    """Return the rollouts with stored tokens that exports of GymWeb 0.2.0 have, and later ones leave out."""
+    changes = recheck.changes.filter(new__has_key=TOKENS).exclude(fate=RolloutChange.Fate.SKIPPED)
     return Rollout.objects.filter(pk__in=changes.order_by().values("rollout"))
 
 
@@ -46,19 +53,28 @@ def find_overrides(recheck: Recheck) -> QuerySet[RewardOverride]:
 
 
 def find_exports(recheck: Recheck) -> list[int]:
-    """Return the ids of the exports that used a rollout whose outcome changes, and of those without column types.
+    """Return the ids of the exports that used a rollout whose outcome or tokens change, or lack column types.
 
     An export stores no list of its rollouts, so its selection runs again. Call it before the changes are written.
     """
     untyped = find_untyped(recheck)
-    rollouts = dict(find_rollouts(recheck).order_by().values_list("pk", "finished_at"))
-    if not rollouts:
+    outcomes, left_out = find_rollouts(recheck), find_left_out(recheck)
+    if not outcomes.exists() and not left_out.exists():
         return untyped
     of_pairs = PairSet.objects.filter(pairs__in=find_pairs(recheck)).order_by().values("pk")
     own = Q(collection=recheck.collection_id, pair_set=None)
     exports = Export.objects.filter(own | Q(pair_set__in=of_pairs), state__in=_WRITTEN, format__in=FORMATS)
-    used = {export.pk for export in exports if _uses(export, recheck, set(rollouts))}
+    used = {
+        export.pk
+        for export in exports
+        if _uses(export, recheck, outcomes) or (_has_all_tokens(export) and _uses(export, recheck, left_out))
+    }
     return sorted(used.union(untyped))
+
+
+def _has_all_tokens(export: Export) -> bool:
+    """Return True for an export with tokens that nothing was left out of."""
+    return FORMATS[export.format].has_tokens and str(export.manifest.get("gymweb_version", "")).startswith("0.2.0")
 
 
 def find_untyped(recheck: Recheck) -> list[int]:
@@ -89,13 +105,13 @@ def mark_untyped(recheck: Recheck) -> None:
     Export.objects.filter(pk__in=find_untyped(recheck)).update(**marks)
 
 
-def _uses(export: Export, recheck: Recheck, changed: set[int]) -> bool:
+def _uses(export: Export, recheck: Recheck, rollouts: QuerySet[Rollout]) -> bool:
     format, filters = find_format(export.format), msgspec.convert(export.filters, Filters)
     if export.pair_set_id is not None:
         pairs = find_pairs(recheck).filter(pair_set=export.pair_set_id).select_related("chosen__task", "rejected")
         # The missing traces are the last reason that is checked.
         return any(find_refusal(pair, filters, defaultdict(list), Counter()) == "no_trace" for pair in pairs)
-    tasks = find_rollouts(recheck).order_by().values("task")
+    changed, tasks = set(rollouts.values_list("pk", flat=True)), rollouts.order_by().values("task")
     chunks = choose_rollouts(export.collection, filters, format=format, ledger=Ledger(), tasks=tasks)
     used = (one for chunk in chunks for chosen in chunk for one in (*chosen.rollouts, *chosen.attempted))
     return any(one.id in changed and one.finished_at and one.finished_at <= export.touched_at for one in used)

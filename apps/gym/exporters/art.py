@@ -52,6 +52,7 @@ FORMATS = [
         },
         refused={("reasoning", "field"): "Its messages have no field for reasoning. Use inline or dropped."},
         encodings=("jsonl", "jsonl.gz"),
+        omits_tokens=True,
         note="Read each line with `art.Trajectory(**json.loads(line))`, and group the trajectories by "
         "`metadata.task_id`. Without logprobs, ART trains all assistant messages.",
     ),

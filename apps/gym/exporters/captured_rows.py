@@ -1,6 +1,6 @@
 """Captured tokens of an attempt as exporters write them: segments, and how the tokens were sampled."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from apps.gym.exporters.protocol import Attempt, Feature, Options, Row
 from apps.gym.sent_sampling import find_altered
@@ -23,7 +23,7 @@ SAMPLING_FEATURES: dict[str, Feature] = {
 
 def join_attempt(attempt: Attempt, options: Options) -> list[tuple[Segment, list[Sampled]]]:
     """Return the segments of an attempt, with calls that used a grammar masked or kept. Raises Dropped."""
-    refuse_sampling(attempt, options)
+    refuse_sampling(attempt.events, options)
     try:
         segments = join_line(attempt.events, attempt.masked)
     except TokensUnreadable:
@@ -34,11 +34,11 @@ def join_attempt(attempt: Attempt, options: Options) -> list[tuple[Segment, list
     return segments
 
 
-def refuse_sampling(attempt: Attempt, options: Options) -> None:
+def refuse_sampling(events: Collection[object], options: Options) -> None:
     """Raise Dropped for an attempt with a grammar or altered sampling if these are dropped."""
-    if options.grammar_calls == "drop" and any(is_constrained(event) for event in attempt.events):
+    if options.grammar_calls == "drop" and any(map(is_constrained, events)):
         raise Dropped("grammar_calls")
-    if options.altered_sampling == "drop" and name_altered(attempt.events):
+    if options.altered_sampling == "drop" and name_altered(events):
         raise Dropped("altered_sampling")
 
 

@@ -152,7 +152,7 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
     `gymweb.model_version` is the first version, `model_versions` lists all if it changed.
     """
-    refuse_sampling(attempt, options)
+    refuse_sampling(attempt.events, options)
     versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
     yield rollout_row(
         attempt.events,

@@ -347,6 +347,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     omits_tokens: bool = False
     """True if a scored format exports no token IDs. Only then can credentials in token rollouts be masked."""
 
+    @property
+    def has_tokens(self) -> bool:
+        """Return True if rows may have captured token IDs."""
+        return self.needs_tokens or (self.row_kind == "scored" and not self.omits_tokens)
+
 
 def find_encodings(format: Format, options: Options) -> tuple[Encoding, ...]:
     """Return the encodings that can hold the rows. The first is the default."""

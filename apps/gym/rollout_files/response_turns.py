@@ -11,7 +11,7 @@ from apps.gym.traces.events import (
     TraceUnion,
 )
 from apps.gym.traces.items import Item, TokenUsage, ToolNames, dump_json, function_calls, item_type
-from apps.gym.traces.tokens import TokensMissing, capture_tokens, pack_tokens, read_shape
+from apps.gym.traces.tokens import TokensMissing, capture_tokens, match_usage, pack_tokens, read_shape
 
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 TURN_ENDS = "_gymweb_turn_ends"
@@ -65,8 +65,8 @@ def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
     last.usage = _usage(response)
     if sum(isinstance(event, ModelCall) for event in events) == 1 and last.tokens is not None:
         # With several turns, the usage may be that of all or of the last.
-        generated = read_shape(last.tokens).generated
-        if last.usage.get("output_tokens", generated) not in (0, generated):
+        shape = read_shape(last.tokens)
+        if not match_usage(shape.prompt, shape.generated, last.usage):
             last.tokens, last.tokens_note = None, "usage_differs"
     last.finish_reason = CUTS.get(why_cut(response), last.finish_reason)
 

@@ -27,7 +27,7 @@ from apps.gym.traces.events import (
     ToolResult,
     TraceUnion,
 )
-from apps.gym.traces.graph_tokens import GraphTokens, leave_out_impossible
+from apps.gym.traces.graph_tokens import GraphTokens, leave_out_unusable
 from apps.gym.traces.items import Item, Tool, ToolNames, is_by_model, item_type
 from apps.gym.traces.main_path import MainPath, choose_path
 
@@ -69,7 +69,7 @@ class TraceGraph:
     """
 
     def __init__(self, events: Sequence[TraceUnion], seqs: Sequence[int] | None = None) -> None:
-        self.events = leave_out_impossible(list(events))
+        self.events, unusable = leave_out_unusable(list(events))
         self.seqs = list(range(len(self.events)) if seqs is None else seqs)
         found = [
             (event, seq) for event, seq in zip(self.events, self.seqs, strict=True) if isinstance(event, ModelCall)
@@ -81,6 +81,9 @@ class TraceGraph:
             numbered = {one[0].call: one for one in sorted(found, key=lambda one: one[0].call) if one[0].call}
         self.calls: dict[int, ModelCall] = {number: event for number, (event, _) in numbered.items()}
         self.seq_of: dict[int, int] = {number: seq for number, (_, seq) in numbered.items()}
+        notes = {self.seqs[place]: note for place, note in unusable.items()}
+        self.left_out = {call: notes[seq] for call, seq in self.seq_of.items() if seq in notes}
+        """Why calls have no tokens although some are stored."""
         self._tokens = GraphTokens(self.calls, self.parent)
 
     def parent(self, call: int) -> int:

@@ -14,7 +14,7 @@ from apps.gym.traces.tokens import (
     TokenCapture,
     TokensUnreadable,
     drop_tokens,
-    find_impossible,
+    find_unusable,
     pack_tokens,
     read_base,
     repack_linear,
@@ -111,12 +111,19 @@ class GraphTokens:
         return stored
 
 
-def leave_out_impossible(events: list[TraceUnion]) -> list[TraceUnion]:
-    """Return the events without tokens whose log probabilities are impossible. GymWeb 0.2.0 stored such tokens."""
+def leave_out_unusable(events: list[TraceUnion]) -> tuple[list[TraceUnion], dict[int, str]]:
+    """Return the events without tokens that would not be stored today, and the reasons by position.
+
+    GymWeb 0.2.0 stored tokens with impossible log probabilities, and fewer tokens than those of the usage.
+    """
+    said = [one for one in events if isinstance(one, ModelCall)]
+    # Rows of responses have the usage of the whole attempt at its last turn.
+    is_shared = len(said) > 1 and not any(one.usage for one in said[:-1])
     packed = {place: one for place, one in enumerate(events) if isinstance(one, ModelCall) and one.tokens is not None}
-    notes = {place: note for place, one in packed.items() if (note := find_impossible(one.tokens or b""))}
+    found = ((place, find_unusable(one.tokens or b"", {} if is_shared else one.usage)) for place, one in packed.items())
+    notes = {place: note for place, note in found if note}
     if not notes:
-        return events
+        return events, {}
     calls = {one.call: one for one in events if isinstance(one, ModelCall) and one.call}
     tokens = GraphTokens(calls, lambda call: calls[call].parent if calls[call].parent in calls else 0)
     try:
@@ -124,7 +131,7 @@ def leave_out_impossible(events: list[TraceUnion]) -> list[TraceUnion]:
         for place, one in packed.items() if calls else ():
             kept[place] = replace(one, tokens=pack_tokens(tokens.capture(one.call), before=b"", base=0))
     except TokensUnreadable:
-        return events  # Readers of the tokens raise it again.
+        return events, {}  # Readers of the tokens raise it again.
     for place, note in notes.items():
         kept[place] = replace(kept[place], tokens=None, tokens_note=note)
-    return kept
+    return kept, notes

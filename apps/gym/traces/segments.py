@@ -18,6 +18,7 @@ become separate segments.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -213,10 +214,17 @@ def count_captured_replies(events: Iterable[TraceUnion]) -> tuple[int, int]:
 
 def find_missing(events: Iterable[TraceUnion], *, has_some: bool) -> str:
     """Return the reason of the trainability ledger for replies without tokens."""
-    notes = " ".join(event.tokens_note for event in events if isinstance(event, ModelCall))
-    if "logprob_" in notes or "_differ" in notes:
-        return "impossible_logprobs" if "logprob_" in notes else "token_counts_differ"
+    turns = count_unusable(events)
+    if turns:
+        return "impossible_logprobs" if turns["logprobs_of_turn"] else "token_counts_differ"
     return "tokens_partly_captured" if has_some else "tokens_not_captured"
+
+
+def count_unusable(events: Iterable[TraceUnion]) -> Counter[str]:
+    """Return the number of calls whose tokens were left out, by the reason of the trainability ledger."""
+    signs = {"logprob_": "logprobs_of_turn", "_differ": "counts_of_turn"}
+    notes = [event.tokens_note for event in events if isinstance(event, ModelCall) and event.tokens is None]
+    return Counter(reason for note in notes for sign, reason in signs.items() if sign in note)
 
 
 def find_break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:

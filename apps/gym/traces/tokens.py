@@ -19,7 +19,7 @@ import math
 import struct
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -134,10 +134,17 @@ def _check_logprobs(logprobs: list[Any]) -> None:
         raise TokensMissing("logprob_above_0" if max(logprobs) > MAX_LOGPROB else "logprob_placeholder")
 
 
-def find_impossible(stored: bytes) -> str:
+def match_usage(prompt: int, generated: int, usage: Mapping[str, Any]) -> bool:
+    """Return False if tokens differ in number from their usage: a gateway dropped some. Counts of 0 are unknown."""
+    return usage.get("input_tokens") in (None, 0, prompt) and usage.get("output_tokens") in (None, 0, generated)
+
+
+def find_unusable(stored: bytes, usage: Mapping[str, Any]) -> str:
     """Return why packed tokens of GymWeb 0.2.0 would not be stored today; empty for others and damaged ones."""
     try:
         size, shape = _read_header(stored)
+        if not match_usage(shape.prompt, shape.generated, usage):
+            return "usage_differs"
         packed = stored[HEADER_BYTES + ID_BYTES * (shape.rest + shape.generated) :]
         # The first bytes tell quickly that all float32 numbers are 0, or negative and above -8192.
         if len(packed) == size * shape.generated and (size > ID_BYTES or packed[3::4].translate(None, _POSSIBLE)):

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from apps.gym.traces.items import TokenUsage
-from apps.gym.traces.tokens import ID_BYTES, TokenCapture, TokensMissing
+from apps.gym.traces.tokens import ID_BYTES, TokenCapture, TokensMissing, match_usage
 
 
 class _Logprob(msgspec.Struct, gc=False):
@@ -42,7 +42,5 @@ def check_counts(tokens: TokenCapture | None, note: str, usage: TokenUsage) -> t
     """Return tokens and note, without tokens if their numbers differ from the usage: a gateway dropped some."""
     if tokens is None:
         return None, note
-    prompt, generated = len(tokens.prompt) // ID_BYTES, len(tokens.generation) // ID_BYTES
-    if usage.get("input_tokens", prompt) != prompt or usage.get("output_tokens", generated) != generated:
-        return None, "usage_differs"
-    return tokens, note
+    counts = len(tokens.prompt) // ID_BYTES, len(tokens.generation) // ID_BYTES
+    return (tokens, note) if match_usage(*counts, usage) else (None, "usage_differs")

@@ -38,7 +38,9 @@ class Recheck(RetriedJob):
     total = models.PositiveIntegerField(default=0, help_text="Ended rollouts")
     checked = models.PositiveIntegerField(default=0, help_text="Rollouts checked so far")
     outcomes = models.PositiveIntegerField(default=0, help_text="Rollouts with another reward, outcome or trace")
-    untrainable = models.PositiveIntegerField(default=0, help_text="Rollouts without a trainable token")
+    untrainable = models.PositiveIntegerField(
+        default=0, help_text="Rollouts without a trainable token, or with tokens left out"
+    )
     counts = models.PositiveIntegerField(default=0, help_text="Rollouts with other counts only")
     to_verify = models.PositiveIntegerField(
         default=0, help_text="Rollouts whose verifier saw another conversation, or gives another reward today"
@@ -96,7 +98,7 @@ class RolloutChange(models.Model):
 
     class Kind(models.TextChoices):
         OUTCOME = "outcome", "outcome"
-        UNTRAINABLE = "untrainable", "no trainable token"
+        UNTRAINABLE = "untrainable", "untrainable tokens"
         COUNTS = "counts", "counts"
 
     class Fate(models.TextChoices):

@@ -27,7 +27,8 @@ Kind = Literal["outcome", "untrainable", "counts"]
 """What a change concerns, most important first.
 
 - `outcome`: the reward, the outcome, the answer or the conversation. Pairs and exports that use the rollout are stale.
-- `untrainable`: none of the sampled tokens is trainable.
+- `untrainable`: none of the sampled tokens is trainable, or tokens are left out. In the second case, exports with
+  tokens are stale.
 - `counts`: only counts.
 """
 
@@ -37,6 +38,9 @@ LINKS = "links"
 """The name under which changed links of calls are listed. The values are the numbers of the calls' parents."""
 MAIN_PATH = "main_path"
 """The name under which a changed main path is listed. The values are the numbers of its last call."""
+TOKENS = "tokens"
+"""The name under which stored tokens are listed that nothing reads. The values are the reasons by number of the call.
+"""
 _PATHS = 2
 """The rules that choose the main path by the answer."""
 _MASKS = ("mask_sample", "failure_kind", "failure_reason", "instance_config")
@@ -93,6 +97,8 @@ def derive_rollout(
     if is_other and not today.is_line:
         leaf = graph.main_leaf if rules >= _PATHS else earlier_leaf(graph)
         old[MAIN_PATH], new[MAIN_PATH] = leaf, today.main_leaf
+    if graph.left_out and rules < RULES:
+        old[TOKENS], new[TOKENS] = {}, {str(call): note for call, note in graph.left_out.items()}
     if not new:
         return None
     return Derived(
@@ -132,9 +138,10 @@ def _made_its_task(rollout: Rollout) -> bool:
 
 
 def _kind(derived: Mapping[str, Any], new: Mapping[str, Any]) -> Kind:
-    if not _COUNTS.issuperset(new):
+    if not {*_COUNTS, TOKENS}.issuperset(new):
         return "outcome"
-    return "untrainable" if derived["sampled_tokens"] and not derived["trainable_tokens"] else "counts"
+    has_none = derived["sampled_tokens"] and not derived["trainable_tokens"]
+    return "untrainable" if has_none or TOKENS in new else "counts"
 
 
 def _columns(

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +19,8 @@ from django.utils import timezone
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.accounts.outages import run_query
+from apps.gym.exporters.captured_rows import name_altered, refuse_sampling
+from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.scored import group_figures, measure_group
 from apps.gym.json_lines import escape_line_ends
 from apps.gym.traces.events import AgentEnd, ModelCall
@@ -28,9 +30,10 @@ from apps.gym.traces.graph_segments import check_graph, join_graph
 from apps.gym.traces.items import dump_json, input_items
 from apps.gym.traces.messages import find_media, offered_tools
 from apps.gym.traces.responses import assemble_response, prompt_items, with_unique_ids
-from apps.gym.traces.segments import mask_grammar
+from apps.gym.traces.segments import count_unusable, mask_grammar
 from apps.gym.traces.tokens import TokensUnreadable
-from apps.gym.trainability import find_reason
+from apps.gym.trainability import Dropped, find_reason
+from apps.gym.training_ledger import add_parts
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.metrics.trainable_rollouts import foresee_trainability, read_trainability
 from apps.rollouts.models import Collection, Rollout
@@ -99,7 +102,8 @@ class RolloutStream:
     Iterate `lines()` once, then call `leave()`, also if the reader disconnected.
 
     `may_return` is for a reader who can request the same collection again; the stream waits for them for a while.
-    `may_read` checks their permission while the stream is open. `grammar_calls` is as in exports.
+    `may_read` checks their permission while the stream is open. `options` are as in exports: `grammar_calls` and
+    `altered_sampling`.
     """
 
     def __init__(
@@ -112,12 +116,14 @@ class RolloutStream:
         user: User | None,
         may_return: bool = False,
         may_read: Callable[[], bool] = lambda: True,
-        grammar_calls: str = "mask",
+        options: Options | None = None,
     ) -> None:
         self._collection = collection
         self._grouped, self._seconds, self._keep, self._user = grouped, seconds, keep, user
         self._may_return, self._may_read = may_return, may_read
-        self._grammar_calls = grammar_calls
+        self._options = options or Options()
+        self._turns: Counter[str] = Counter()
+        self._altered: Counter[str] = Counter()
         self._reader: uuid.UUID | None = None
         self._asked_at = time.monotonic()
         self._sent: set[int] = set()
@@ -231,11 +237,12 @@ class RolloutStream:
     def _read_ledger(self) -> dict[str, Any]:
         """Return the counts, and what may be trained on."""
         found = read_trainability(self._collection)
-        if self._grammar_calls == "keep":
+        if self._options.grammar_calls == "keep":
             left_out = [one for one in found.left_out if one.level != "token"]
             found = replace(found, trainable_tokens=found.sampled_tokens, left_out=left_out, notice="", grammar="")
         elif found.sampled_tokens is None:
             found = replace(found, notice=foresee_trainability(self._collection))
+        found = add_parts(found, turns=self._turns, altered=self._altered)
         return {**_counts(self._collection), "trainability": msgspec.to_builtins(found)}
 
     def _read_group(self, task_id: int) -> bytes:
@@ -253,7 +260,12 @@ class RolloutStream:
 
     def _read_rollout(self, rollout_id: int) -> bytes:
         rollout = Rollout.objects.select_related("task", "collection__policy_model").get(pk=rollout_id)
-        fields = describe_rollout(rollout, rollout.graph(tokens=True, images=True), grammar_calls=self._grammar_calls)
+        graph = rollout.graph(tokens=True, images=True)
+        fields = describe_rollout(rollout, graph, self._options)
+        if not fields["left_out"]:
+            calls = _effective_calls(graph)
+            self._turns.update(count_unusable(calls))
+            self._altered.update(name_altered(calls) if fields["segments"] else ())
         model = self._collection.snapshot["policy_model"]
         server = {"logprob_mode": model.get("logprob_mode", ""), **model.get("engine", {})}
         return escape_line_ends(dump_json({**fields, **server}).encode()) + b"\n"
@@ -285,14 +297,14 @@ def _line(fields: dict[str, Any]) -> bytes:
     return escape_line_ends(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
 
 
-def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str = "mask") -> dict[str, Any]:
+def describe_rollout(rollout: Rollout, graph: TraceGraph, options: Options | None = None) -> dict[str, Any]:
     """Return the fields of an ended rollout that a trainer needs.
 
     `left_out` is the reason why it is left out by default (apps.gym.trainability).
 
     Prompt, tools and items are those of the main path. The prompt is that of the task row, not masked.
-    `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read. With
-    `grammar_calls` "drop", a rollout has none if a grammar may have forced its tokens.
+    `segments` are the captured tokens of all paths, ready to train on; None if they cannot be read. A
+    rollout that `options` would drop from an export has none.
     """
     names = ("repeat", "seed", "status", "reward", "masked", "components", "stop_reason", "error_kind", "error_message")
     figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "duration")
@@ -318,20 +330,25 @@ def describe_rollout(rollout: Rollout, graph: TraceGraph, *, grammar_calls: str 
         "prompt": prompt_items(events),
         "tools": offered_tools(events, row),
         "items": response["output"],
-        **_tokens(graph, grammar_calls),
+        **_tokens(graph, options or Options()),
     }
 
 
-def _tokens(graph: TraceGraph, grammar_calls: str) -> dict[str, Any]:
-    if media := find_media(graph.events):
-        return {"segments": [], "tokens_note": media, "is_one_sequence": False}
+def _effective_calls(graph: TraceGraph) -> list[ModelCall]:
+    return [graph.calls[call] for call in graph.effective_calls]
+
+
+def _tokens(graph: TraceGraph, options: Options) -> dict[str, Any]:
     try:
+        if media := find_media(graph.events):
+            raise Dropped(media)
+        refuse_sampling(_effective_calls(graph), options)
         found, joined = check_graph(graph), join_graph(graph)
     except TokensUnreadable as wrong:
         return {"segments": None, "tokens_note": str(wrong)}
-    if grammar_calls == "drop" and any(sampled.grammar for one in joined for sampled in one.sampled):
-        return {"segments": [], "tokens_note": "grammar_calls", "is_one_sequence": False}
-    if grammar_calls == "mask":
+    except Dropped as why:
+        return {"segments": [], "tokens_note": why.reason, "is_one_sequence": False}
+    if options.grammar_calls == "mask":
         for one in joined:
             mask_grammar(one.segment, one.sampled)
     segments = [

@@ -1,4 +1,4 @@
-"""Traces of GymWeb 0.2.0 with impossible log probabilities: these tokens are left out, as of new replies."""
+"""Tokens of GymWeb 0.2.0 that are not stored today: impossible log probabilities, fewer ids than their usage."""
 
 from array import array
 
@@ -61,6 +61,48 @@ def test_exports_leave_them_out_by_name(logprob, note, code):
 @pytest.mark.parametrize("logprob", [0.0, -0.0, -1e-9, 9e-6, -8191.0, -9000.0])
 def test_possible_ones_stay(logprob, code):
     events = stored(logprob, code)
+    assert TraceGraph(events).events == events
+
+
+def counted(*usages):
+    """The trace of two calls with 3 and 6 prompt ids, and 2 and 1 sampled ones, with these usages."""
+    given = iter(usages)
+    return [
+        msgspec.structs.replace(event, usage=next(given)) if isinstance(event, ModelCall) else event
+        for event in stored(-0.5)
+    ]
+
+
+FIRST, SECOND = {"input_tokens": 3, "output_tokens": 2}, {"input_tokens": 6, "output_tokens": 1}
+
+
+@pytest.mark.parametrize("usage", [{"output_tokens": 3}, {**FIRST, "output_tokens": 3}, {**FIRST, "input_tokens": 4}])
+def test_tokens_of_another_number_than_their_usage_are_left_out(usage):
+    events = counted(usage, SECOND)
+    with pytest.raises(Dropped, match="token_counts_differ"):
+        rows("trl_sft_tokens", events)
+    [row] = rows("scored_rollouts", events)
+    assert (row["input_ids"], row["loss_mask"]) == ([1, 2, 3, 4, 5, 6, 7], [0, 0, 0, 0, 0, 0, 1])
+    [row] = rows("nemo_gym_rollouts", events)
+    assert [item["generation_token_ids"] for item in row["response"]["output"] if "prompt_token_ids" in item] == [[7]]
+    [row] = rows("atif", events)
+    assert [step["metrics"].get("completion_token_ids") for step in row["steps"] if "metrics" in step] == [None, [7]]
+    graph = TraceGraph(events)
+    assert graph.left_out == {1: "usage_differs"}
+    assert TraceGraph(graph.events).left_out == {}
+
+
+@pytest.mark.parametrize(
+    "usages", [(FIRST, SECOND), ({}, SECOND), ({"input_tokens": 0, "output_tokens": 0}, SECOND), (FIRST, {})]
+)
+def test_tokens_of_the_same_number_or_without_a_usage_stay(usages):
+    events = counted(*usages)
+    assert TraceGraph(events).events == events
+
+
+def test_a_usage_of_the_whole_attempt_is_not_compared():
+    """Rows of responses have it at their last turn."""
+    events = counted({}, {"input_tokens": 9, "output_tokens": 3})
     assert TraceGraph(events).events == events
 
 
