@@ -11,6 +11,7 @@ from apps.agents.models import Agent
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
+from apps.gym.exporters.protocol import Options
 from apps.gym.traces.events import ModelCall, SessionOpened
 from apps.gym.trainability import FORCED_CALLS, RESPONSE_FORMAT, STRICT_TOOLS
 from apps.gym.wires.grammars import name_grammar
@@ -97,7 +98,7 @@ def test_a_run_with_strict_tools_says_everywhere_that_nothing_is_trainable(tmp_p
         assert line["trainability"]["notice"].startswith(notice)
         assert (line["trainability"]["sampled_tokens"], line["trainability"]["trainable_tokens"]) == (8, 0)
     assert [sum(rollout["segments"][0]["mask"]) for rollout in rollouts] == [0] * 4
-    kept = read_stream(collection, grammar_calls="keep")
+    kept = read_stream(collection, options=Options(grammar_calls="keep"))
     assert (kept[-1]["trainability"]["trainable_tokens"], kept[-1]["trainability"]["notice"]) == (8, "")
     assert "token" not in {one["level"] for one in kept[-1]["trainability"]["left_out"]}
 

@@ -48,8 +48,10 @@ def _tool_features(tools: bytes) -> Hashable:
 def _add_features(value: Any, found: set[str], place: str = "", *, keywords: bool = False) -> None:
     """Add the kinds of a JSON value and of all values in it; with `keywords`, also the keys of schemas and types."""
     word = f"{place}={value}" if keywords and place == "type" else f"{place}{type(value).__name__}"
-    # An empty value is a kind of its own.
-    found.add(word if value or isinstance(value, int | float) else f"{word}?")
+    if isinstance(value, int | float) and not keywords:
+        word += f"{'-' * (value < 0)}{'.' * (value % 1 != 0)}"
+    # An empty value is a kind of its own, and so are 0 and false.
+    found.add(word if value or (keywords and isinstance(value, int | float)) else f"{word}?")
     if isinstance(value, dict):
         for key, item in value.items():
             inner = key if keywords and place != "properties" else ">"

@@ -1,6 +1,7 @@
 """Render a chat template as `transformers` does: sandboxed Jinja with the same extensions, filters and globals."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 STAND_INS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 """Special tokens of templates without a tokenizer: adding an undefined one to a text would raise."""
+_IDS = re.compile(r"\bid\b|call_id")
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -40,6 +42,9 @@ class Rendering:
         constants = [node.value for node in parsed.find_all(nodes.Const) if isinstance(node.value, str)]
         self.literals = "\0".join([*(node.data for node in parsed.find_all(nodes.TemplateData)), *constants])
         """The texts that the template itself writes."""
+        read = [*constants, *(node.attr for node in parsed.find_all(nodes.Getattr))]
+        self.reads_ids = any(_IDS.search(word) for word in read)
+        """True if the template reads ids of calls."""
         self._tokens = {**STAND_INS, **special_tokens}
 
     def render(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> str:

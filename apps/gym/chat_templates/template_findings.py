@@ -68,7 +68,7 @@ KINDS = {
         TemplateFinding("call_text_lost", "lost", "Text beside a call is lost", _LEAVE_OUT),
         TemplateFinding("call_lost", "lost", "Calls are lost", _LEAVE_OUT),
         TemplateFinding("parallel_call_lost", "lost", "Parallel calls after the first are lost", _SPLIT),
-        TemplateFinding("call_part_lost", "lost", "Names or arguments of calls are lost", _ARGUMENTS),
+        TemplateFinding("call_part_lost", "lost", "Names or arguments of calls are lost or changed", _ARGUMENTS),
         TemplateFinding("result_lost", "lost", "Tool results are lost", _LEAVE_OUT),
         TemplateFinding("tools_lost", "lost", "Tools are lost", _TOOLS),
         TemplateFinding("schema_lost", "lost", "Parts of tool schemas are lost", _SCHEMA, harms=False),

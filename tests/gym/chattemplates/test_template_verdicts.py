@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps.gym.chat_templates.conversation_shapes import find_shape
+from apps.gym.chat_templates.jinja_rendering import Rendering
 from apps.gym.chat_templates.template_child import Renderer
 from apps.gym.chat_templates.template_sources import ChatTemplate, TemplateRefused, read_template
 from apps.gym.exporters.split_calls import split_calls
@@ -92,6 +93,93 @@ def test_each_fault_is_found_and_no_other(name):
     assert kinds(template, talk(calls=2, reasoning="Hm.")) == expected
 
 
+VALUES = {"n": 7, "f": 0.5, "w": 2.0, "m": -3, "z": 0, "o": 0.0, "t": True, "u": False, "e": None, "l": [], "d": {}}
+NESTED = {"k": [1, True, {"x": [None, 0.25]}, [], "s", False], "empty": ""}
+
+
+@pytest.mark.parametrize("arguments", [VALUES, NESTED])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "arguments | tojson",
+        "arguments | tojson(indent=2)",
+        "arguments.items() | list | tojson",
+    ],
+)
+def test_all_values_of_arguments_survive_an_exact_template(arguments, written):
+    assert kinds(changed("arguments | tojson", written), talk(arguments=arguments)) == set()
+    text = talk(arguments=arguments)
+    text[2]["tool_calls"][0]["function"]["arguments"] = json.dumps(arguments)
+    assert kinds(changed("arguments | tojson", "arguments"), text) == set()
+
+
+def each(value):
+    """The template with each argument as a tag, as of GLM 4.5, whose value is this expression."""
+    tag = "{% for k, v in c.function.arguments.items() %}<k>{{ k }}</k>{{ " + value + " }}{% endfor %}"
+    return changed("{{ c.function.arguments | tojson }}", tag)
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize(
+    ("value", "lost"),
+    [
+        ("v | tojson", ""),
+        ("v if v else ''", "zouled"),
+        ("v | int if v is number else v | tojson", "fwotu"),
+        ("v | float if v is number else v | tojson", "nmztu"),
+        ("v | abs if v is number and v is not boolean else v | tojson", "m"),
+        ("v | string if v is string else ''", "nfwmzotueld"),
+        ("v | tojson if v is not none else ''", "e"),
+        ("'' if v is boolean else v | tojson", "tu"),
+        ("v | tojson if v else ''", "zouled"),
+    ],
+)
+def test_a_value_that_a_template_loses_or_changes_is_named(name, value, lost):
+    found = kinds(each(value), talk(arguments={name: VALUES[name], "more": "x"}))
+    assert found - {"python_values"} == ({"call_part_lost"} if name in lost else set())
+
+
+@pytest.mark.parametrize("value", [7, 0.5, None, True, 0, [], {}, "x"])
+def test_a_nested_value_that_is_lost_is_named(value):
+    """Only texts of a list are written."""
+    template = each("v | select('string') | list | tojson")
+    assert kinds(template, talk(arguments={"k": [value, "y"]})) == (set() if value == "x" else {"call_part_lost"})
+
+
+@pytest.mark.parametrize("length", [200, 1_000, 2_000])
+@pytest.mark.parametrize("role", ["system", "user", "tool"])
+def test_a_template_that_cuts_texts_is_named(length, role):
+    template = changed("{{ m.content }}", f"{{{{ m.content[:{length}] if m.role == '{role}' else m.content }}}}")
+    assert kinds(template, talk()) == {"text_cut"}
+
+
+def test_a_middle_that_is_cut_and_an_end_far_behind_are_named():
+    middle = changed("{{ m.content }}", "{{ m.content[:500] }}{{ m.content[-500:] }}")
+    assert kinds(middle, talk()) == {"text_cut"}
+    end = changed("{{ m.content }}", "{{ m.content[:9000] }}")
+    assert (kinds(end, talk()), kinds(end, talk(text="a" * 9_001))) == (set(), {"text_cut"})
+
+
+def test_texts_of_arguments_that_are_cut_are_named():
+    assert kinds(each("v[:100]"), talk(arguments={"a": "x"})) == {"call_part_lost"}
+    assert kinds(each("v[:300]"), talk(arguments={"a": "x" * 301})) == {"call_part_lost"}
+
+
+@pytest.mark.parametrize(
+    ("template", "renderings"), [(EXACT, 2), (changed("{{ m.content }}", "{{ m.content }}{{ m.tool_call_id }}"), 3)]
+)
+def test_rows_that_differ_in_words_are_rendered_once(template, renderings, monkeypatch):
+    rendered, render = [], Rendering.render
+    monkeypatch.setattr(Rendering, "render", lambda *given: rendered.append(1) or render(*given))
+    renderer = Renderer(ChatTemplate(title="t", text=template))
+    for word, number in (("a", 1), ("b", 2), ("c", 0)):
+        row = talk(text=word, arguments={word: word, "n": number})
+        row[2]["tool_calls"][0]["id"] = row[3]["tool_call_id"] = f"call_{word}"
+        assert renderer.judge((row, [TOOL])).kinds == ()
+    # 0 is a value of its own, and so is an id that the template reads.
+    assert len(rendered) == renderings
+
+
 def test_the_name_of_a_result_does_not_hide_a_lost_name_or_call():
     named = changed("{{ m.content }}", "{{ m.name }}{{ m.content }}")
     assert kinds(named, talk(arguments={})) == set()
@@ -145,6 +233,7 @@ def test_generation_tags_and_loop_controls_are_those_of_the_trainer():
 SAME = [
     (talk(text="One."), talk(text="Another.")),
     (talk(arguments={"a": "x"}), talk(arguments={"b": "y"})),
+    (talk(arguments={"a": 1, "b": 2.5}), talk(arguments={"a": 90, "b": 0.1})),
 ]
 OTHER = [
     (talk(), talk(text="")),
@@ -154,6 +243,10 @@ OTHER = [
     (talk(arguments={"a": "x"}), talk(arguments={"a": None})),
     (talk(arguments={"a": "x"}), talk(arguments={"a": {"b": "x"}})),
     (talk(arguments={}), talk(arguments={"a": "x"})),
+    (talk(arguments={"a": 1}), talk(arguments={"a": 0})),
+    (talk(arguments={"a": 1}), talk(arguments={"a": -1})),
+    (talk(arguments={"a": 1.0}), talk(arguments={"a": 1.5})),
+    (talk(arguments={"a": True}), talk(arguments={"a": False})),
     (talk(), talk()[1:]),
 ]
 
