@@ -40,7 +40,7 @@ def scaffold_environment(*, name: str, into: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in files.items():
             written = text.replace("CLASS", class_name).replace("NAME", name).replace("PROJECT", str(project))
-            (folder / file).write_text(written.replace("FOLDER", str(folder)))
+            (folder / file).write_text(written.replace("FOLDER", str(folder)), encoding="utf-8")
     except OSError as error:
         raise CannotScaffold(f"{folder} cannot be written: {error.strerror}") from None
     return [folder / file for file in files]

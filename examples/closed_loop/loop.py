@@ -104,7 +104,7 @@ class Loop:
 
     def digest(self, seed: int) -> dict[str, str]:
         """Return digests of the training rows and of the new weights: runs with equal ones differ only afterwards."""
-        manifest = json.loads((self.folder / f"demonstrations-{seed}" / "manifest.json").read_text())
+        manifest = json.loads((self.folder / f"demonstrations-{seed}" / "manifest.json").read_text(encoding="utf-8"))
         with (self.folder / f"trained-{seed}" / "model.safetensors").open("rb") as weights:
             digests = {"rows": manifest["sha256"], "weights": hashlib.file_digest(weights, "sha256").hexdigest()}
         return {name: digest[:16] for name, digest in digests.items()}
@@ -123,7 +123,7 @@ class Loop:
         sides = [{question_of(row) for row in rows if row["split"] == split} for split in (TRAIN, HELD_OUT)]
         assert not sides[0] & sides[1], "a held-out question stands among those to train on"
         path = self.folder / "tasks.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         manage("upload_tasks", path, "--dataset", DATASET, "--environment", "calculator")
 
     def add_agent(self) -> None:
@@ -169,13 +169,15 @@ class Loop:
         command = _manage(*words, "--python", self.python["vllm"], "--max-model-len", 1024)
         _tell(command)
         log = self.folder / f"vllm-{version}.log"
-        with log.open("w") as stream:
+        with log.open("w", encoding="utf-8") as stream:
             server = subprocess.Popen(command, stdout=stream, stderr=stream, cwd=ROOT)
         try:
             until = time.monotonic() + START_SECONDS
-            while not SERVED.search(log.read_text(errors="replace")):
+            while not SERVED.search(log.read_text(encoding="utf-8", errors="replace")):
                 if server.poll() is not None or time.monotonic() > until:
-                    raise CommandFailed(f"vLLM did not come up: {log.read_text(errors='replace')[-2000:]}")
+                    raise CommandFailed(
+                        f"vLLM did not come up: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}"
+                    )
                 time.sleep(0.2)
             yield
         finally:

@@ -53,7 +53,7 @@ print(f"{len(pairs)} pairs", pair_set["counts"])
 for kind in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
     export = gym.export(kind, collection["id"], pair_set=pair_set["id"] if kind == "trl_dpo" else None)
     path = gym.download(export, folder / f"{kind}.jsonl")
-    rows = path.read_text().splitlines()
+    rows = path.read_text(encoding="utf-8").splitlines()
     print(f"{path.name}: {len(rows)} rows, {export['bytes']} bytes, {export['sha256'][:12]}")
 
 # %% Online: what a trainer does at each step. A group arrives when its last rollout has ended.

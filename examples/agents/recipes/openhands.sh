@@ -6,7 +6,7 @@ openhands --headless --json --override-with-envs --task "$PROMPT" > events.txt
 python3 - <<END
 import json
 
-events = [json.loads(line) for line in open("events.txt") if line.startswith("{")]
+events = [json.loads(line) for line in open("events.txt", encoding="utf-8") if line.startswith("{")]
 actions = [event.get("action") or {} for event in events]
 print([action["message"] for action in actions if action.get("kind") == "FinishAction"][-1])
 END

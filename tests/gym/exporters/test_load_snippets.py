@@ -1,6 +1,9 @@
 """Each format has code that loads its export, valid in its language and without a placeholder."""
 
+import gzip
 import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -33,8 +36,15 @@ def test_each_kind_of_code():
     assert yaml.safe_load(validation) == {"dataset_dir": "x", "dataset": "rollouts_validation"}
 
 
-def test_lines_are_read(tmp_path):
-    (tmp_path / "train.jsonl").write_text('{"a": "\\u2028"}\n{"a": 2}\n')
-    found: dict[str, object] = {}
-    exec(write_snippet("atif", {"train": "train.jsonl"}, folder=str(tmp_path))[1], found)
-    assert found["rows"] == [{"a": "\u2028"}, {"a": 2}]
+@pytest.mark.parametrize("file", ["train.jsonl", "train.jsonl.gz"])
+def test_lines_are_read_whatever_the_locale(file, tmp_path):
+    """In the locale C without UTF-8 mode, `open` would read ASCII."""
+    opened = gzip.open if file.endswith(".gz") else open
+    with opened(tmp_path / file, "wb") as written:
+        written.write('{"a": "\\u2028é"}\n{"a": 2}\n'.encode())
+    code = write_snippet("atif", {"train": file}, folder=str(tmp_path))[1]
+    environment = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    shown = subprocess.run(
+        [sys.executable, "-c", code + "print(ascii(rows))"], env=environment, capture_output=True, check=True
+    )
+    assert shown.stdout.decode().strip() == ascii([{"a": "\u2028é"}, {"a": 2}])

@@ -25,7 +25,9 @@ class Workflow(NamedTuple):
     optional: tuple[str, ...] = ()
 
 
-_DECLARED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+_DECLARED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
+    Path(__file__).with_name("commands.toml").read_text("utf-8")
+)
 HELP: dict[str, str] = {name: group.pop("help") for name, group in _DECLARED["groups"].items()}
 NOUNS: dict[str, str] = {name: group.pop("noun") for name, group in _DECLARED["groups"].items()}
 GROUPS = {
