@@ -168,6 +168,7 @@ vllm: ## a real model server without a GPU, in an environment of its own; prints
 
 trainers: ## what trains on exports, without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py trainers
+	@$(PYTHON) scripts/build_environment.py verl
 
 agents: ## the agent packages of examples/agents/ and of its recipes, in environments of their own; prints their folders
 	@$(PYTHON) scripts/build_environment.py agents
@@ -212,6 +213,9 @@ lock: ## compile the requirements
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links \
 	  --unsafe-package torchaudio --unsafe-package torchvision --unsafe-package triton \
 	  -o requirements-trainers.txt requirements-trainers.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --unsafe-package torchaudio --unsafe-package torchvision --unsafe-package triton \
+	  -o requirements-verl.txt requirements-verl.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-agents.txt requirements-agents.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-otel.txt requirements-otel.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-phoenix.txt requirements-phoenix.in

@@ -87,7 +87,7 @@ SUITES = {
     "trainers": Suite(
         tests="tests/trainers",
         # Its closed loop also serves a model.
-        environments=("trainers", "vllm"),
+        environments=("trainers", "verl", "vllm"),
         paths=(
             "apps/exports",
             "apps/gym/exporters",
@@ -97,6 +97,7 @@ SUITES = {
             WITHOUT_MIGRATIONS,
             "examples/closed_loop",
             "examples/tiny_policy",
+            "examples/verl",
             "scripts/build_environment.py",
             "scripts/tiny_policy",
         ),

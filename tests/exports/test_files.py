@@ -275,3 +275,13 @@ def test_a_place_where_it_cannot_be_is_refused_before_anything_is_stored(collect
     with pytest.raises(CommandError, match=says):
         call_command(*order, *words)
     assert not Export.objects.exists()
+
+
+def test_only_json_lines_have_a_taskset_for_verifiers(tmp_path):
+    collection = make_collection()
+    make_rollout(collection)
+    for encoding, expected in (("jsonl", True), ("parquet", False)):
+        order = ExportOrder(format="verifiers_prompts", collection=collection, encoding=encoding)
+        written = write_export(export=queue_export(order), path=tmp_path / encoding)
+        assert written.rows == 1
+        assert (tmp_path / encoding / "gymweb_tasks.py").exists() == expected

@@ -67,20 +67,24 @@ def named(slug: str, encoding: str) -> str:
 def trainers_python() -> Path:
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("trainers need the machine for themselves: make test-trainers")
-    folder = environment_folder("trainers")
+    return find_python("trainers")
+
+
+def find_python(environment: str) -> Path:
+    folder = environment_folder(environment)
     if not is_complete(folder):
-        pytest.skip("the trainers' environment is not built on this machine: make trainers")
+        pytest.skip(f"the environment {environment} is not built on this machine: make trainers")
     return folder / "bin" / "python"
 
 
 @pytest.fixture(scope="session")
 def run_program(trainers_python: Path) -> Program:
-    """Run one of `programs/` in the trainers' environment, with one thread, or two where nobody else needs them."""
+    """Run one of `programs/` in the trainers' environment or another one, with one thread."""
 
-    def run(name: str, *words: object, seconds: float = SECONDS) -> None:
+    def run(name: str, *words: object, seconds: float = SECONDS, python: Path = trainers_python) -> None:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("GYMWEB_", "DJANGO_"))}
         env = {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        command = [str(trainers_python), str(HERE / "programs" / name), *map(str, words)]
+        command = [str(python), str(HERE / "programs" / name), *map(str, words)]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=seconds)
         assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 
 _ROWS = 'from datasets import load_dataset\n\nrows = load_dataset("FOLDER", split="SPLIT")\n'
-_LINES = 'import gzip\nimport json\n\nwith OPEN("FOLDER/FILE", "rt", encoding="utf-8") as lines:\n    rows = [READ for line in lines]\n'
+_LINES = (
+    "import gzip\nimport json\n\n"
+    'with OPEN("FOLDER/FILE", "rt", encoding="utf-8") as lines:\n    rows = [READ for line in lines]\n'
+)
 _NEMO_RL = "data:\n  train:\n    data_path: FOLDER/FILE\n    dataset_name: "
 _OPENRLHF = "--data.dataset FOLDER --data.apply_chat_template --data.max_len 8192 \\\n "
 _AXOLOTL = "datasets:\n  - path: FOLDER\n    split: SPLIT\n"

@@ -16,8 +16,8 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
 
 import torch
+from byte_tokenizer import make_tokenizer
 from datasets import Features, Value, load_dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen3Config,
@@ -42,24 +42,6 @@ from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 STEPS = 2
-
-
-def make_tokenizer(
-    template: str = "",
-    special: tuple[str, ...] = ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
-    **named: str,
-) -> PreTrainedTokenizerFast:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.decoder = decoders.ByteLevel()
-    inner.add_special_tokens(list(special))
-    named = named or {"eos_token": "<|im_end|>"}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<|endoftext|>", clean_up_tokenization_spaces=False, **named
-    )
-    tokenizer.chat_template = template or (Path(__file__).parent.parent / "template.jinja").read_text()
-    return tokenizer
 
 
 def make_models(folder: Path, tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 import trl
-from train_exports import Bench, make_models, make_tokenizer
+from byte_tokenizer import make_tokenizer
+from train_exports import Bench, make_models
 
 NAMED = {
     "qwen": {"eos_token": "<|im_end|>"},
