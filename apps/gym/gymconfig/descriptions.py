@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -91,8 +92,13 @@ class Description(msgspec.Struct, kw_only=True):
         return len(self.servers) + len(self.agents) + len(self.models) + len(self.datasets)
 
 
-def describe_texts(texts: Mapping[str, str], *, without_models: bool = False) -> tuple[Description, Values]:
-    """Describe the configurations in these texts, by name. Raises ConfigRefused with every problem."""
+def describe_texts(
+    texts: Mapping[str, str], *, without_models: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Description, Values]:
+    """Describe the configurations in these texts, by name. Raises ConfigRefused with every problem.
+
+    `environment` has the variables that `${oc.env:NAME}` may read: none, unless the texts are the operator's own.
+    """
     merged = merge_texts(texts)
     if unusable := find_unusable(merged):
         raise ConfigRefused(*unusable)
@@ -100,7 +106,7 @@ def describe_texts(texts: Mapping[str, str], *, without_models: bool = False) ->
         resolve_inheritance(merged)
     except RecursionError:
         raise ConfigRefused(Problem("", "", "the inheritance is nested too deep")) from None
-    values = Values(merged)
+    values = Values(merged, environment)
     reader = _Reader(values, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
     for name in values.names:
         reader.read(name)

@@ -8,7 +8,7 @@ Unused references may stay unresolved: configurations have many keys that only o
 import math
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -63,8 +63,9 @@ _INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 
 
 class Values:
-    def __init__(self, merged: Merged) -> None:
+    def __init__(self, merged: Merged, environment: Mapping[str, str]) -> None:
         self._merged = merged
+        self._environment = environment
         self._steps = 0
 
     @property
@@ -181,8 +182,10 @@ class Values:
         return self._resolve(value, path, depth + 1)
 
     def _environment_default(self, argument: str, key: str) -> Any:
-        """Return the default of `NAME, default`. Environment variables of this machine are never read."""
+        """Return the variable of `NAME, default`, else the default. Only the variables given to this class are read."""
         name, comma, default = argument.partition(",")
+        if (known := self._environment.get(name.strip())) is not None:
+            return known
         if not comma:
             raise self.refuse(key, f"reads {name.strip()} from the environment, which is not set there")
         return self._default(default.strip() or "''", key)

@@ -74,7 +74,6 @@ def register_pasted(
 
     Raise ConfigRefused with all problems. A preview stores nothing and returns the problems instead.
     """
-    done = Registered()
     try:
         if len(text) > MOST_PASTED:
             raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; the maximum is {MOST_PASTED:,}"))
@@ -82,16 +81,33 @@ def register_pasted(
         if description.size > MOST_DESCRIBED:
             told = f"describes {description.size:,} objects; the maximum is {MOST_DESCRIBED}"
             raise ConfigRefused(Problem("", "", told))
-        with transaction.atomic():
-            _store(description, _Registrar(values, addresses, done, user), without_data=without_data)
-            if preview:
-                transaction.set_rollback(True)
-            elif done.problems:
-                raise ConfigRefused(*done.problems)
+        done = register_described(
+            description, values, addresses=addresses, without_data=without_data, preview=preview, user=user
+        )
     except ConfigRefused as refused:
         if not preview:
             raise
         return Registered(problems=refused.problems)
+    return done
+
+
+def register_described(
+    description: descriptions.Description,
+    values: Values,
+    *,
+    addresses: Mapping[str, str],
+    without_data: bool = False,
+    preview: bool = False,
+    user: User | None = None,
+) -> Registered:
+    """Register the contents of a configuration. Raise ConfigRefused with all problems, unless it is a preview."""
+    done = Registered()
+    with transaction.atomic():
+        _store(description, _Registrar(values, addresses, done, user), without_data=without_data)
+        if preview:
+            transaction.set_rollback(True)
+        elif done.problems:
+            raise ConfigRefused(*done.problems)
     return done
 
 
