@@ -14,8 +14,8 @@ from apps.gym.traces.items import as_object
 from gymweb.supervision.config_files import KINDS, find_below
 
 LABELS = {SERVERS: "resource server", AGENTS: "agent", MODELS: "model", ENVIRONMENT_SERVERS: "environment server"}
-HEAD = "head_server"
 _HEAD_PORT = 11000
+"""Port of the head server in NeMo Gym. Its servers require the address; GymWeb starts no head server."""
 
 
 class Server(NamedTuple):
@@ -57,7 +57,9 @@ class ServerList:
             raise ConfigRefused(Problem(f"--address {name}", "", "no server has this name"))
 
     def ports(self) -> dict[str, int]:
-        return {server.name: urlsplit(server.url).port or 0 for server in self.servers if server.folder}
+        """Return the ports of this run, and those of servers that other configurations name."""
+        own = {server.name: urlsplit(server.url).port or 0 for server in self.servers if server.folder}
+        return {**self._known, **own}
 
     def tree_for(self, server: Server, web: tuple[str, int]) -> dict[str, Any]:
         """Return the configuration for a server: agents call their models at GymWeb, which records the calls."""
@@ -88,7 +90,7 @@ class ServerList:
             # Servers run in their own folders.
             if given := self._values.text(name):
                 self.tree[name] = str(Path(given).absolute())
-        self.tree[HEAD] = {"host": self.host, "port": _HEAD_PORT} | as_object(self.tree.get(HEAD))
+        self.tree["head_server"] = {"host": self.host, "port": _HEAD_PORT} | as_object(self.tree.get("head_server"))
 
     def _blocks(self) -> Iterator[tuple[str, str, dict[str, Any], str]]:
         """Yield name, kind, settings and key of each server. Agents without a resource server are left out."""

@@ -13,7 +13,7 @@ import aiohttp
 
 from gymweb.supervision.stray_processes import end_processes
 
-_POLL_SECONDS, _WATCH_SECONDS, _PROBE_SECONDS = 0.2, 1.5, 2.0
+_POLL_SECONDS, _WATCH_SECONDS, _PROBE_SECONDS = 0.2, 1.0, 2.0
 _TELL_SECONDS = 15.0
 _LAST_LINES = 40
 
@@ -24,6 +24,7 @@ class ServerFailed(Exception):
     """Raised if a server ended or did not become healthy. The message ends with the last lines of its log."""
 
     def __init__(self, name: str, reason: str, log: Path | None) -> None:
+        self.name = name
         told = f"{name} {reason}."
         if log is not None:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
@@ -58,14 +59,11 @@ class Supervisor:
         if not self._over.done():
             self._over.set_exception(reason)
 
-    @property
-    def pids(self) -> dict[str, int]:
-        return {name: process.pid for name, process in self._processes.items()}
-
     async def until(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of the work. Raise ServerFailed if a server ends before, or Stopped."""
         task = asyncio.create_task(work)
-        await asyncio.wait([task, self._over], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [task, self._over]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
@@ -111,34 +109,39 @@ class Supervisor:
     async def wait_until_healthy(self, urls: Mapping[str, str], *, seconds: float) -> None:
         """Wait for all servers, given by name. Raise ServerFailed for the first one that is late; 0 waits forever."""
         began, told, waiting = time.monotonic(), time.monotonic(), dict(urls)
-        async with _session() as session:
-            while waiting := await _find_unhealthy(session, waiting):
-                now = time.monotonic()
-                if seconds and now - began > seconds:
-                    name, problem = next(iter(waiting.items()))
-                    log = self.log_of(name) if name in self._processes else None
-                    raise ServerFailed(name, f"does not answer at {urls[name]} after {seconds:g} s: {problem}", log)
-                if now - told > _TELL_SECONDS:
-                    told = now
-                    self._say(f"Waiting for {', '.join(waiting)}")
-                await asyncio.sleep(_POLL_SECONDS)
-                waiting = {name: urls[name] for name in waiting}
+        while waiting := await find_unhealthy({name: urls[name] for name in waiting}):
+            now = time.monotonic()
+            if seconds and now - began > seconds:
+                name, problem = next(iter(waiting.items()))
+                log = self.log_of(name) if name in self._processes else None
+                raise ServerFailed(name, f"does not answer at {urls[name]} after {seconds:g} s: {problem}", log)
+            if now - told > _TELL_SECONDS:
+                told = now
+                self._say(f"Waiting for {', '.join(waiting)}")
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def watch(self, urls: Mapping[str, str]) -> None:
-        """Report servers that stop answering, or answer again, until the run ends. Busy processes may not answer."""
+        """Report servers that stop answering, or answer again, until the run ends."""
         silent: set[str] = set()
-        async with _session() as session:
-            while True:
-                await asyncio.sleep(_WATCH_SECONDS)
-                unhealthy = await _find_unhealthy(session, urls)
-                for name in sorted(unhealthy.keys() ^ silent):
-                    told = f"does not answer: {unhealthy[name]}" if name in unhealthy else "answers again"
-                    self._say(f"{name} at {urls[name]} {told}")
-                silent = set(unhealthy)
+        before: dict[str, str] = {}
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            now = await find_unhealthy(urls)
+            # Two failures in a row: a busy process may answer late once.
+            for name in sorted(now.keys() & before.keys() - silent):
+                self._say(f"{name} does not answer at {urls[name]}: {now[name]}")
+                silent.add(name)
+            for name in sorted(silent - now.keys()):
+                self._say(f"{name} answers again at {urls[name]}")
+                silent.remove(name)
+            before = now
 
     async def stop(self, *first: str, seconds: float) -> list[int]:
         """Stop the servers named `first`, then all others. Return the processes that are left."""
         self._is_stopping = True
+        if not self._over.cancel():
+            # Read, so that asyncio does not log it.
+            self._over.exception()
         for name in first:
             if process := self._processes.get(name):
                 with suppress(ProcessLookupError):
@@ -155,13 +158,10 @@ class Supervisor:
         return left
 
 
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PROBE_SECONDS), trust_env=False)
-
-
-async def _find_unhealthy(session: aiohttp.ClientSession, urls: Mapping[str, str]) -> dict[str, str]:
+async def find_unhealthy(urls: Mapping[str, str]) -> dict[str, str]:
     """Return the problem of each server that gives no response, or one with status 500 and above."""
-    problems = await asyncio.gather(*(_probe(session, url) for url in urls.values()))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PROBE_SECONDS)) as session:
+        problems = await asyncio.gather(*(_probe(session, url) for url in urls.values()))
     return {name: problem for name, problem in zip(urls, problems, strict=True) if problem}
 
 

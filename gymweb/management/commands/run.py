@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import ipaddress
 import json
 import os
 import subprocess
@@ -22,14 +21,14 @@ from rich.console import Console
 from rich.table import Table
 from yarl import URL
 
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.gymconfig.descriptions import MODELS, Description, describe_texts
 from apps.gym.gymconfig.merging import ConfigRefused
 from apps.rollouts.imports.gym_config_import import Registered, register_described
 from gymweb.supervision.config_files import list_roots, read_files
-from gymweb.supervision.head_server import start_head_server
 from gymweb.supervision.server_list import (
-    HEAD,
     LABELS,
     Server,
     ServerList,
@@ -38,7 +37,7 @@ from gymweb.supervision.server_list import (
     make_url,
 )
 from gymweb.supervision.stray_processes import VARIABLE, start_watcher
-from gymweb.supervision.supervisor import ServerFailed, Stopped, Supervisor
+from gymweb.supervision.supervisor import ServerFailed, Stopped, Supervisor, find_unhealthy
 from gymweb.supervision.virtual_environments import prepare_python
 
 WEB = "gymweb"
@@ -75,7 +74,7 @@ class Command(BaseCommand):
                 call_command("migrate", verbosity=0)
                 description, servers = self._read()
                 left = asyncio.run(self._run(description, servers))
-            except (ConfigRefused, ServerFailed, OSError) as problem:
+            except (ConfigRefused, OSError) as problem:
                 raise CommandError(str(problem)) from None
             except KeyboardInterrupt:
                 raise CommandError("Stopped before any server was started.", returncode=130) from None
@@ -84,7 +83,7 @@ class Command(BaseCommand):
 
     def _read(self) -> tuple[Description, ServerList]:
         files, python = self.options["config"], self.options["python"]
-        addresses = dict(one.partition("=")[::2] for one in self.options["address"])
+        addresses = dict(map(_read_address, self.options["address"]))
         roots = list_roots(map(Path, files), _packages_of(python) if python else None)
         texts = read_files(files, self.options["set"], roots) if files else {}
         description, self.values = describe_texts(texts, environment=os.environ)
@@ -103,8 +102,7 @@ class Command(BaseCommand):
         if problem := find_port_problem(host, port):
             raise CommandError(f"GymWeb cannot listen on {host}:{port}: {problem}. Choose another --port.")
         self.web = ("127.0.0.1" if host in ("0.0.0.0", "::") else host, port)  # noqa: S104 - a listening address
-        found = Environment.objects.filter(adapter=Adapter.BUILTIN).order_by("slug")
-        self.built_in = list(found.values_list("slug", flat=True))
+        self.built_in = [] if files else _register_built_in()
         return description, servers
 
     async def _run(self, description: Description, servers: ServerList) -> list[int]:
@@ -114,23 +112,22 @@ class Command(BaseCommand):
         environment = {**os.environ, VARIABLE: run_id, "GYMWEB_OUTBOUND_ALLOW": ",".join(allowed)}
         settings.OUTBOUND_ALLOW = allowed
         supervisor = Supervisor(run_id, self.logs, environment, self._say)
-        head = None
         try:
             self._write(servers)
-            if servers.servers:
-                head = await start_head_server(servers.tree, servers.servers, supervisor.pids)
             urls = await supervisor.until(self._start(supervisor, servers))
             if servers.servers:
                 await supervisor.until(self._register(description, servers))
             await supervisor.until(self._start_web(supervisor))
-            self._print_table(servers)
+            self._print_table(servers, await supervisor.until(find_unhealthy(urls)))
             await supervisor.until(supervisor.watch(urls))
         except Stopped:
             self._say("Stopping …")
+        except ServerFailed as failed:
+            # Before the worker ends its rollouts, which may take long.
+            self._say(f"{failed}\nStopping …")
+            raise CommandError(f"{failed.name} failed.") from None
         finally:
             left = await supervisor.stop(WEB, seconds=_GRACE_SECONDS)
-            if head:
-                await head.cleanup()
             watcher.communicate()
         return left
 
@@ -182,22 +179,20 @@ class Command(BaseCommand):
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(servers.tree, sort_keys=False))
 
-    def _print_table(self, servers: ServerList) -> None:
-        rows = [(server.name, LABELS[server.kind], server.url, "healthy") for server in servers.servers]
-        if rows:
-            rows.append((HEAD, "head server", make_url(*servers.tree[HEAD].values()), "healthy"))
-        else:
-            rows += [(slug, "environment", "built in", "healthy") for slug in self.built_in]
+    def _print_table(self, servers: ServerList, unhealthy: dict[str, str]) -> None:
+        rows = [(name, "environment", "in this process", "built in") for name in self.built_in]
+        rows += [(one.name, LABELS[one.kind], one.url, unhealthy.get(one.name, "healthy")) for one in servers.servers]
         rows.append((WEB, "web and worker", make_url(*self.web), "healthy"))
         columns = ("name", "kind", "address", "health")
         if self.options["json"]:
             for row in rows:
                 self.stdout.write(json.dumps(dict(zip(columns, row, strict=True))))
         else:
-            table = Table(*columns)
+            table = Table(*columns, box=None, header_style="bold")
             for row in rows:
                 table.add_row(*row)
-            Console(file=self.stdout._out).print(table)
+            # Whole addresses, also in narrow terminals.
+            Console(width=max(Console().width, 160)).print(table)
         self.stdout.flush()
         self._say(f"Configuration: {self.folder / _FILE}. Logs: {self.logs}.")
         self._say(f"GymWeb is at {make_url(*self.web)}/. Ctrl-C stops all servers.")
@@ -205,6 +200,15 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stderr.write(line)
         self.stderr.flush()
+
+
+def _register_built_in() -> list[str]:
+    """Register the built-in environments that need no judge model, and return the slugs of all that are registered."""
+    for name, built_in in BUILTINS.items():
+        if not built_in.asks_judge and not Environment.objects.filter(slug=name).exists():
+            fields = {"slug": name, "name": name.replace("_", " ").capitalize(), "description": built_in.description}
+            save_environment(environment=Environment(adapter=Adapter.BUILTIN, builtin=name, **fields), user=None)
+    return list(Environment.objects.filter(adapter=Adapter.BUILTIN).order_by("slug").values_list("slug", flat=True))
 
 
 def _packages_of(python: Path) -> Path:
@@ -216,20 +220,16 @@ def _packages_of(python: Path) -> Path:
     return Path(asked.stdout.strip())
 
 
+def _read_address(given: str) -> tuple[str, str]:
+    name, _, url = given.partition("=")
+    if not url.startswith(("http://", "https://")):
+        raise CommandError(f"--address {given}: give NAME=URL.")
+    return name, url
+
+
 def _find_local(servers: list[Server], description: Description) -> list[str]:
     """Return host and port of what may be called without an entry of the operator: own processes, and loopback URLs."""
-    urls = [server.url for server in servers] + [url for model in description.models for url in model.base_urls]
     own = {server.url for server in servers if server.folder}
-    return sorted({_entry(URL(url)) for url in urls if url in own or _is_loopback(URL(url).host or "")})
-
-
-def _entry(url: URL) -> str:
-    host = url.host or ""
-    return f"[{host}]:{url.port}" if ":" in host else f"{host}:{url.port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    named = [server.url for server in servers] + [url for model in description.models for url in model.base_urls]
+    urls = {URL(url) for url in named if url in own or URL(url).host in ("localhost", "127.0.0.1", "::1")}
+    return sorted(f"{url.host_subcomponent}:{url.port}" for url in urls)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gymweb_client.cli import collecting, gating, scoring, transfers, workflows
+from gymweb_client.cli import collecting, gating, running, scoring, transfers, workflows
 from gymweb_client.cli.calls import Call
 from gymweb_client.cli.declarations import GROUPS, HELP, NOUNS, WORKFLOWS, Command, Workflow
 from gymweb_client.cli.fields import declare_parameter, load_operations
@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "profiles": workflows.profiles,
     "whoami": workflows.whoami,
     "upload": transfers.upload,
+    "run": running.run,
     "collect": collecting.collect,
     "watch": collecting.watch,
     "show": workflows.show,

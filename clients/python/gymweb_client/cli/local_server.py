@@ -37,7 +37,7 @@ def local_server(*, outbound_allow: str) -> Iterator[Connection]:
 
     At the end, also on Ctrl-C and SIGTERM, it is stopped and its data deleted.
     """
-    python, folder = _find_server()
+    python, folder = find_server()
     handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(prefix="gymweb-") as var:
@@ -64,7 +64,7 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _find_server() -> tuple[str, Path]:
+def find_server() -> tuple[str, Path]:
     """Return Python and folder of the server: the installed package `gymweb`, or the checkout with this client."""
     found = importlib.util.find_spec("gymweb")
     installed = [Path(found.origin).parents[1]] if found and found.origin else []
@@ -73,7 +73,7 @@ def _find_server() -> tuple[str, Path]:
             own = folder / ".venv" / "bin" / "python"
             return (sys.executable if importlib.util.find_spec("django") or not own.exists() else str(own)), folder
     raise NoServerHere(
-        "The GymWeb server is not installed beside this command, so it cannot start a temporary one. Sign in to a "
+        "The GymWeb server is not installed beside this command, so it cannot start one. Sign in to a "
         "server with gymweb login, or install from a checkout: make serve, then .venv/bin/gymweb."
     )
 

@@ -1,0 +1,48 @@
+"""`gymweb run` starts and ends NeMo Gym's example configurations, unmodified. Left out like the tests of its servers."""
+
+import json
+import signal
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.deadlines import DEADLINE
+from tests.gymweb.test_run import Running, read_table
+from tests.migrated import lay_out
+from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark
+
+__all__ = ["pytestmark"]
+MODEL = "responses_api_models/openai_model/configs/openai_model.yaml"
+SETTINGS = "policy_base_url: http://127.0.0.1:9/v1\npolicy_api_key: sk-none\npolicy_model_name: none\n"
+KINDS = ["agent", "environment server", "model", "resource server", "web and worker"]
+EXAMPLES = [
+    "example_single_tool_call",
+    "example_multi_step",
+    "example_session_state_mgmt",
+    "example_multi_turn_gymnasium",
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_starts_is_registered_and_ends(tmp_path: Path, example: str) -> None:
+    running = Running(tmp_path)
+    lay_out(tmp_path / "var.sqlite3")
+    (tmp_path / "env.yaml").write_text(SETTINGS)
+    own = CHECKOUT.absolute() / "resources_servers" / example / "configs" / f"{example}.yaml"
+    python = str(Path(PYTHON).absolute())
+    with running.begin("--config", str(own), "--config", MODEL, "--python", python) as process:
+        rows = read_table(process)
+        assert [sorted(row["kind"] for row in rows.values()), {row["health"] for row in rows.values()}] == [
+            KINDS,
+            {"healthy"},
+        ]
+        (server,) = (row for row in rows.values() if row["kind"] == "resource server")
+        begin = Request(f"{server['address']}/seed_session", b"{}", {"Content-Type": "application/json"})
+        with urlopen(begin) as reply:
+            assert isinstance(json.load(reply), dict)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE) == 0
+        assert process.stderr
+        assert f"created environment {server['name']} {server['address']}" in process.stderr.read()
+    assert running.left() == []
