@@ -8,6 +8,8 @@ import socket
 import stat
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -83,8 +85,14 @@ class Running(CommandLine):
     def write(self, name: str, block: dict[str, Any]) -> None:
         (self.folder / f"{name}.yaml").write_text(yaml.safe_dump({name: block}))
 
-    def begin(self, *words: str) -> "subprocess.Popen[str]":
-        return self.start("gymweb", "run", "--port", "0", "--json", *words, **self.variables)
+    @contextmanager
+    def begin(self, *words: str) -> "Iterator[subprocess.Popen[str]]":
+        with self.start("gymweb", "run", "--port", "0", "--json", *words, **self.variables) as process:
+            try:
+                yield process
+            finally:
+                # Of a test that fails. The watcher then ends the servers.
+                process.kill()
 
     @property
     def variables(self) -> dict[str, str]:

@@ -1,9 +1,12 @@
-"""`gymweb run` starts and ends NeMo Gym's example configurations, unmodified. Left out like the tests of its servers."""
+"""`gymweb run` starts and ends NeMo Gym's examples, unmodified. Left out like the tests of its servers."""
 
 import json
+import os
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import pytest
 
@@ -24,9 +27,27 @@ EXAMPLES = [
 ]
 
 
+class Example(Running):
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment servers begin a Ray cluster, whose sockets need a short path."""
+        return {**super().variables, "RAY_TMPDIR": str(self.short)}
+
+    short: Path
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Example]:
+    given = Example(tmp_path)
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        given.short = Path(short)
+        yield given
+        for pid in given.left():
+            os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_starts_is_registered_and_ends(tmp_path: Path, example: str) -> None:
-    running = Running(tmp_path)
+def test_an_example_starts_is_registered_and_ends(running: Example, tmp_path: Path, example: str) -> None:
     lay_out(tmp_path / "var.sqlite3")
     (tmp_path / "env.yaml").write_text(SETTINGS)
     own = CHECKOUT.absolute() / "resources_servers" / example / "configs" / f"{example}.yaml"
@@ -38,9 +59,8 @@ def test_an_example_starts_is_registered_and_ends(tmp_path: Path, example: str) 
             {"healthy"},
         ]
         (server,) = (row for row in rows.values() if row["kind"] == "resource server")
-        begin = Request(f"{server['address']}/seed_session", b"{}", {"Content-Type": "application/json"})
-        with urlopen(begin) as reply:
-            assert isinstance(json.load(reply), dict)
+        with urlopen(f"{server['address']}/openapi.json") as reply:
+            assert {"/seed_session", "/reset"} & json.load(reply)["paths"].keys()
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE) == 0
         assert process.stderr
