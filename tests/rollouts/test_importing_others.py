@@ -458,7 +458,7 @@ def test_a_task_with_identity_and_input_is_its_flat_row(nested):
     wanted = {"taskset": "sums", "task_id": "t-7", **params, **data}
     upload = upload_file(dataset=make_dataset(rows=[]), stream=as_file(given).stream, filename="tasks.jsonl")
     [task] = upload.version.tasks.all()
-    assert (task.row, task.external_id) == (wanted, "t-7")
+    assert (task.row, task.external_id) == (wanted, "sums/t-7")
     numbers = {"_ng_task_index": 3, "_ng_rollout_index": 0}
     [rollout] = rollouts_of(import_these(as_file(FAILURE), as_file(given | numbers, name="inputs.jsonl")))
     assert rollout.task.row == wanted

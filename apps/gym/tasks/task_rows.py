@@ -16,7 +16,7 @@ EXCERPT_CHARS = 200
 ID_CHARS = 200
 MARK_CHARS = 64
 MAX_TAGS = 32
-ID_KEYS = ("id", "uuid", "task_id", "_ng_task_index")
+ID_KEYS = ("id", "uuid", "task_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,17 @@ def prompt_excerpt(row: TaskRow) -> str:
 def external_id(row: TaskRow) -> str:
     """Return the id of the row, or an empty text.
 
+    Ids of NeMo Gym's tasksets are unique within their taskset. `_ng_task_index` is a position, not an id.
+
     Ids that are too long are refused, because cut they might be equal to others. Ids of other types are refused too,
     because otherwise the id would differ from that in the file.
     """
     for key in ID_KEYS:
         value = row.get(key)
         if value is not None and value != "":
-            return _whole_id(key, value)
+            taskset = row.get("taskset") if key == "task_id" else None
+            whole = _whole_id(key, value)
+            return _whole_id(key, f"{taskset}/{whole}") if isinstance(taskset, str) and taskset else whole
     return ""
 
 

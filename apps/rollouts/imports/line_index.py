@@ -11,7 +11,10 @@ CREATE TABLE task (
     number INTEGER PRIMARY KEY, start INTEGER NOT NULL, given INTEGER, rollouts INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE place (position INTEGER PRIMARY KEY, task INTEGER NOT NULL UNIQUE);
-CREATE TABLE prompt (hash BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (hash, number)) WITHOUT ROWID;
+CREATE TABLE prompt (
+    hash BLOB NOT NULL, identity TEXT NOT NULL, content BLOB NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (hash, identity, content, number)
+) WITHOUT ROWID;
 CREATE TABLE given (number INTEGER PRIMARY KEY, task INTEGER NOT NULL);
 CREATE TABLE own (hash BLOB PRIMARY KEY, task INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE rollout (
@@ -43,18 +46,17 @@ class LineIndex:
 
     # -- tasks
 
-    def add_task(self, start: int, *, given: int | None = None, prompt: bytes = b"", length: int = 0) -> int:
-        """Add a task and return its number.
-
-        Its row begins at byte `start`, `given` is its number in the file, and `prompt` the hash of its prompt.
-        """
+    def add_task(self, start: int, *, given: int | None = None) -> int:
+        """Add a task whose row begins at byte `start`; `given` is its number in the file. Return its number here."""
         number = self._tasks
         self._tasks += 1
         self._database.execute("INSERT INTO task (number, start, given) VALUES (?, ?, ?)", (number, start, given))
-        if prompt:
-            self._database.execute("INSERT INTO prompt VALUES (?, ?)", (prompt, number))
-            self.lengths.add(length)
         return number
+
+    def add_prompt(self, task: int, *, prompt: bytes, length: int, identity: str, content: bytes) -> None:
+        """Let rollouts find the task by the hash of its prompt of `length` texts."""
+        self._database.execute("INSERT INTO prompt VALUES (?, ?, ?, ?)", (prompt, identity, content, task))
+        self.lengths.add(length)
 
     def order_tasks(self) -> Iterator[int]:
         """Return the row offsets of the tasks in the order in which they are stored.
@@ -68,13 +70,23 @@ class LineIndex:
         starts = self._database.execute("SELECT start FROM place JOIN task ON number = task ORDER BY position")
         yield from (start for (start,) in starts)
 
-    def tasks_asking(self, prompt: bytes, preferred: int | None) -> int | None:
-        """Return the task with this prompt: the one with the preferred number if several match, else the first."""
-        if preferred is not None:
-            found = self._one("SELECT number FROM prompt WHERE hash = ? AND number = ?", prompt, preferred)
-            if found is not None:
-                return found
-        return self._one("SELECT number FROM prompt WHERE hash = ? ORDER BY number LIMIT 1", prompt)
+    def tasks_asking(self, prompt: bytes, most: int, identity: str = "") -> list[tuple[bytes, int]]:
+        """Return content and number of up to `most` different tasks with this prompt, in the order of the rows.
+
+        With an `identity`, tasks of another one are left out.
+        """
+        query = (
+            "SELECT content, min(number) FROM prompt WHERE hash = ? AND (? = '' OR identity IN (?, '')) "
+            "GROUP BY content ORDER BY 2 LIMIT ?"
+        )
+        return self._database.execute(query, (prompt, identity, identity, most)).fetchall()
+
+    def has_equal(self, prompt: bytes, content: bytes, number: int) -> bool:
+        """Return True if the task `number` has this prompt and content."""
+        return (
+            self._one("SELECT 1 FROM prompt WHERE hash = ? AND content = ? AND number = ?", prompt, content, number)
+            == 1
+        )
 
     def name_task(self, index: int, task: int) -> None:
         self._database.execute("INSERT INTO given VALUES (?, ?)", (index, task))

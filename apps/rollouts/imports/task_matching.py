@@ -1,4 +1,4 @@
-"""Match stored rollouts to tasks and check every line before anything is stored."""
+"""Read the lines of stored rollouts and their tasks, and check every line before anything is stored."""
 
 import hashlib
 from array import array
@@ -18,7 +18,6 @@ from apps.gym.rollout_files.rollout_rows import (
     StoredAttempt,
     check_task,
     plain_task,
-    prompt_texts,
     read_object,
 )
 from apps.gym.rollout_files.shapes.session_lines import join_sessions
@@ -27,11 +26,11 @@ from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.files.file_limits import FileRefused
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.files.streams import Counted, unpack
-from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import TaskRow, dump_json
 from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.imports.line_index import MAX_REPEAT, LineIndex
+from apps.rollouts.imports.task_finding import TaskFinder, hash_of
 from apps.tasks.file_tasks import upload_limits
 from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.upload_jobs import upload_file
@@ -91,6 +90,7 @@ class StoredFiles:
         self._starts: array[int] = array("Q")
         """Offset of each row in `_tasks`."""
         self.index = LineIndex(folder)
+        self.finder = TaskFinder(self.index, self._found)
         self._told = False
         """Whether unreadable lines were already reported."""
 
@@ -123,23 +123,17 @@ class StoredFiles:
         index = _index(row, TASK_INDEX, MAX_INDEX)
         _index(row, ROLLOUT_INDEX, MAX_REPEAT)
         parse_line(line)
-        if index is not None and (named := self.index.named_task(index)) is not None:
-            self._check_prompt(named, prompt_texts(row), index)
-            return
         task = plain_task(row)
+        if index is not None and self.finder.is_named(index, task):
+            return
         number = self._add_task(task, dump_json(task).encode(), given=index)
         if index is not None:
             self.index.name_task(index, number)
 
     def _add_task(self, task: TaskRow, text: bytes, *, given: int | None = None) -> int:
-        texts = prompt_texts(task)
-        return self.index.add_task(self._write(text), given=given, prompt=_hash(texts), length=len(texts))
-
-    def _write(self, text: bytes) -> int:
-        """Append a row and return its offset."""
-        start = self._found.seek(0, 2)
-        self._found.write(text + b"\n")
-        return start
+        number = self.finder.add_row(text, given=given)
+        self.finder.add_prompt(number, task)
+        return number
 
     # -- second pass: match each rollout to a task, and check that it can be stored
 
@@ -153,16 +147,16 @@ class StoredFiles:
                 continue
             try:
                 index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
-                given = self._complete(given, index)
+                given = self.finder.complete(given, index)
                 check_task(given.task)
                 attempt = given.attempt({}, environment=self.environment)
-                task = self._find_task(given, index, place)
+                task = self.finder.find_task(given, index, place)
                 failed = given.kind == "failure"
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
                 continue
             numbered = index is not None and repeat is not None and not failed
-            if numbered and not self.index.note_line(place, _hash(line)):
+            if numbered and not self.index.note_line(place, hash_of(line)):
                 self.repeated += 1
                 continue
             self.index.note_number(index, repeat, task=task)
@@ -174,49 +168,6 @@ class StoredFiles:
             self._found.seek(start)
             self._starts.append(self._tasks.tell())
             self._tasks.write(self._found.readline())
-
-    def _complete(self, given: StoredLine, index: int | None) -> StoredLine:
-        """Give a failure that was stored without its task the materialised one with its number."""
-        if given.kind != "failure" or PARAMS in given.row:
-            return given
-        named = None if index is None else self.index.named_task(index)
-        if named is None:
-            told = f"the failure holds only the number of its task ({index}). Add the file …_materialized_inputs.jsonl"
-            raise RowRefused("missing", told)
-        self._found.seek(self.index.start_of(named))
-        return given.completed(read_object(self._found.readline()))
-
-    def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
-        texts = prompt_texts(given.row)
-        if index is not None and (named := self.index.named_task(index)) is not None:
-            self._check_prompt(named, texts, index)
-            return named
-        # The whole prompt, else the longest task prompt that it begins with: environments append their first
-        # observation.
-        for length in self._lengths(texts):
-            if (found := self.index.tasks_asking(_hash(texts[:length]), index)) is not None:
-                return found
-        keys = [_hash(dump_json(given.group or given.task))]
-        if index is not None:
-            # Within one file the number identifies the task, because environments add different first observations.
-            # Across files, for example a file of failures, the question must match too.
-            keys = [_hash((place, index)), _hash((index, texts))]
-        own = next((found for key in keys if (found := self.index.own_task(key)) is not None), None)
-        if own is None:
-            # Not added to the prompts: a task restored from one row must not match other rollouts.
-            own = self.index.add_task(self._write(dump_json(given.task).encode()), given=index)
-        for key in keys:
-            self.index.keep_own_task(key, own)
-        return own
-
-    def _lengths(self, texts: tuple[str, ...]) -> list[int]:
-        return sorted((one for one in self.index.lengths if one <= len(texts)), reverse=True)
-
-    def _check_prompt(self, task: int, texts: tuple[str, ...], index: int) -> None:
-        """Raise RowRefused if the prompt does not begin with that of the task."""
-        if not any(self.index.tasks_asking(_hash(texts[:one]), task) == task for one in self._lengths(texts)):
-            told = f"the number {index} belongs to a task with another prompt in the materialised inputs"
-            raise RowRefused("other_task", told, pointer=f"/{TASK_INDEX}")
 
     def check(self) -> None:
         if self.refused and not self.keep_good:
@@ -309,7 +260,3 @@ def _index(row: dict[str, Any], name: str, most: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise RowRefused("wrong_index", f"must be a whole number from 0 to {most:,}", pointer=f"/{name}")
     return value
-
-
-def _hash(value: object) -> bytes:
-    return hashlib.sha256(repr(value).encode(errors="replace")).digest()

@@ -20,6 +20,7 @@ from apps.gym.rollout_files.shapes.session_lines import SESSION, SESSION_FORMATS
 from apps.gym.rollout_files.shapes.stored_conversations import read_chat_log
 from apps.gym.rollout_files.shapes.verifiers_results import is_episode, is_metadata, read_episode, read_result
 from apps.gym.rollout_files.stored_calls import StoredTrace
+from apps.gym.rollout_files.task_agreement import TASK_ID
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import OURS, own_task
@@ -63,6 +64,17 @@ class StoredLine:
     is_original: bool = False
     trace: StoredTrace | None = None
     """The calls of a trajectory or session, which may have branches."""
+    is_chat: bool = False
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the row says about its task, to compare with task rows; with the identity that NeMo Gym adds.
+
+        Id and metadata of a chat log may be those of the conversation.
+        """
+        if TASK_ID in self.row:
+            return {**self.task, TASK_ID: self.row[TASK_ID]}
+        return {key: value for key, value in self.task.items() if not self.is_chat or key not in ("id", "metadata")}
 
     def completed(self, task: TaskRow) -> "StoredLine":
         """Return a failure that NeMo Gym stored without its task, with `task`; any other line unchanged."""
@@ -94,7 +106,7 @@ def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
     if found in _TRACE_READERS:
         return _trace_line(found, _TRACE_READERS[found](given))
     row, task = _READERS[found](given)
-    return StoredLine(line_kind(row), row, task, group=_group(found, task))
+    return StoredLine(line_kind(row), row, task, group=_group(found, task), is_chat=found == "openai_chat")
 
 
 def _session(row: dict[str, Any]) -> StoredTrace:
@@ -147,7 +159,10 @@ def _format_of(row: dict[str, Any]) -> RolloutFormat:
 
 
 def _group(found: str, task: TaskRow) -> object:
-    """Return the key of the task: prompt and tools, and for `verifiers` also the example's number."""
+    """Return the key of the task: prompt, tools and answer, and unless it is a chat log, its id and name.
+
+    The `id` of a chat log may be that of the conversation.
+    """
     params = task[PARAMS]
-    number = [task.get("id"), task.get("task")] if found == "verifiers" else []
-    return [params["input"], params.get("tools"), *number]
+    number = [] if found == "openai_chat" else [task.get("id"), task.get("task")]
+    return [params["input"], params.get("tools"), task.get("expected_answer"), *number]
