@@ -31,6 +31,7 @@ class Agent(Named):
     class Route(models.TextChoices):
         RESPONSES = "responses", "/v1/responses: GymWeb verifies"
         RUN = "run", "/run: the agent server verifies"
+        EPISODE = "episode", "/run of an environment server: it runs and verifies an episode"
 
     kind = models.CharField(
         max_length=16,
@@ -93,7 +94,10 @@ class Agent(Named):
         max_length=16,
         choices=Route.choices,
         default=Route.RESPONSES,
-        help_text=("/run: GymWeb sends the whole task with its expected answer, and uses the reward in the reply."),
+        help_text=(
+            "/run: GymWeb sends the whole task with its expected answer, and uses the reward in the reply. Environment "
+            "servers of NeMo Gym 0.7 get it as an episode."
+        ),
     )
     updated_at = models.DateTimeField(auto_now=True)
 

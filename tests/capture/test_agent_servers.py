@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 from gymweb_client import AsyncGymWeb
 
@@ -30,7 +31,10 @@ async def agent_server(site: Site, answer: Answer, *, captured: bool = True) -> 
     async def handle(request: web.Request) -> web.Response:
         body = await request.json()
         params = body.get("responses_create_params", body)
-        rollout = request.match_info.get("id") or body["_ng_rollout_id"]
+        if "episode_id" in body:
+            params, rollout = body["task"]["task_input"]["responses_create_params"], body["episode_id"]["rollout_id"]
+        else:
+            rollout = request.match_info.get("id") or body["_ng_rollout_id"]
         assert "_ng_attempt_index" not in body
         url = f"{site.base}/ng-rollout/{rollout}/training-token-capture/v1/responses"
         asked = {"input": params["input"], "model": "policy_model"}
@@ -110,3 +114,72 @@ async def test_an_agent_server_that_is_away_fails_its_rollouts(site: Site) -> No
         pass
     row, _ = await run_one(site, url)
     assert (row["status"], row["error_kind"]) == ("failed", "agent_error")
+
+
+# -- environment servers of NeMo Gym 0.7.0
+
+
+def episode(body: dict[str, Any], **end: Any) -> dict[str, Any]:
+    return {"episode_id": body["episode_id"], "task_id": body["task"]["task_id"], **end}
+
+
+async def test_an_environment_server_runs_and_verifies_an_episode(site: Site) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def run(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        asked.append(body)
+        return episode(body, result={"response": reply, "reward": 0.25, "extracted_answer": "4"}, failure=None)
+
+    async with agent_server(site, run) as url:
+        row, events = await run_one(site, url, server_route="episode")
+    assert (row["status"], row["reward"], row["turns"]) == ("completed", 0.25, 1)
+    assert events[-1]["details"] == {"extracted_answer": "4"}
+    [body] = asked
+    assert set(body) == {"episode_id", "task"}
+    assert body["episode_id"]["attempt"] == 0
+    assert body["task"]["task_input"]["expected_answer"] == "4"
+    assert "cs_" not in str(events)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "told"),
+    [
+        ({"stage": "verification"}, "verifier_error", "stage verification"),
+        ({"stage": "seed"}, "environment_error", "stage seed"),
+        ({"stage": "agent"}, "agent_error", "stage agent"),
+        ({"failure_kind": "judge_failed", "stage": "verification"}, "judge_error", "judge_failed, stage verification"),
+        ({"failure_kind": "cancelled"}, "agent_error", "cancelled"),
+        ({}, "environment_error", "without kind and stage"),
+    ],
+)
+async def test_a_failure_of_an_environment_server_has_its_kind_and_stage(
+    site: Site, failure: dict[str, str], kind: str, told: str
+) -> None:
+    def fail(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        return episode(body, failure={"failure_reason": "no room", "terminal": False, **failure})
+
+    async with agent_server(site, fail) as url:
+        row, _ = await run_one(site, url, server_route="episode")
+    assert (row["status"], row["error_kind"], row["reward"]) == ("failed", kind, None)
+    assert f"({told}): no room" in row["error_message"]
+
+
+@pytest.mark.parametrize("change", [{"task_id": {"taskset": "t", "task_id": "9"}}, {"result": None}])
+async def test_the_reply_of_another_episode_gives_no_reward(site: Site, change: dict[str, Any]) -> None:
+    def run(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        return episode(body, result={"response": reply, "reward": 1.0}) | change
+
+    async with agent_server(site, run) as url:
+        row, _ = await run_one(site, url, server_route="episode")
+    assert (row["status"], row["error_kind"], row["reward"]) == ("failed", "agent_error", None)
+
+
+async def test_a_failure_of_a_flat_environment_server_has_its_stage(site: Site) -> None:
+    def fail(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        told = {"_ng_failure_message": "no room", "_ng_failure_stage": "verification"}
+        return {"_ng_failure_class": "environment_server_failed", **told}
+
+    async with agent_server(site, fail) as url:
+        row, _ = await run_one(site, url, server_route="run")
+    assert row["status"] == "failed"
+    assert "(environment_server_failed, stage verification): no room" in row["error_message"]

@@ -27,6 +27,7 @@ from apps.gym.loop.agent_loop import Harness, compose_prompt, resolve_sampling
 from apps.gym.loop.attempt_driver import SessionDriver, verification_event
 from apps.gym.outcomes import StopReason
 from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.resources.verify_bodies import error_class
 from apps.gym.rewards import Reward
 from apps.gym.traces.call_records import NOTHING, Declared, Place
 from apps.gym.traces.events import AgentEnd, FailedCall, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion
@@ -141,7 +142,8 @@ class CapturedAttempt(SessionDriver):
             yield event
         end = self._end
         if end is not None and end.command == "fail":
-            raise self._find_model_error() or AgentFailed(end.message or "The agent gave no reason.")
+            failed = error_class(end.kind, AgentFailed)
+            raise self._find_model_error() or failed(end.message or "The agent gave no reason.")
         # A limit of calls or tokens would have ended the attempt anyway.
         if self._limit in (None, "time_limit") and (problem := self._find_model_error() or self._find_refusal()):
             raise problem

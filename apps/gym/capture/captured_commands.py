@@ -24,7 +24,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """How the agent ends its attempt.
 
     `call` is the number of the call with the final answer, if it is not the last. `claimer` is the id of the user who
-    claimed the attempt. `reward` is set if an agent server has verified the attempt.
+    claimed the attempt. `reward` is set if an agent server has verified the attempt, and `error_kind` if it named the
+    kind of its failure.
     """
 
     command: Literal["finish", "fail"]
@@ -34,6 +35,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     claimer: int = 0
     reward: Reward | None = None
+    error_kind: str = ""
 
     @property
     def sha256(self) -> str:
@@ -46,6 +48,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             answer=self.answer,
             artifacts=self.artifacts,
             call=self.call,
+            kind=self.error_kind,
             message=self.message,
             sha256=self.sha256,
         )

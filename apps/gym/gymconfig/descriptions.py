@@ -22,6 +22,13 @@ ENVIRONMENT_SERVERS = "environment_servers"
 SPLITS = {"train": "train", "validation": "validation", "benchmark": "test", "example": "example"}
 _PLACEHOLDER = re.compile(r"|MISSING|.*<.*>.*|None|null")
 """Values that NeMo Gym's configurations hold where users set an address or a name."""
+_FLAT_SERVERS = frozenset({"legacy_agent", "single_agent_turn_legacy"})
+"""Environment servers that take rows of agents in place of episodes, and only pass them on."""
+_UNUSED = {
+    "prepare_script": "was not run: run `gym eval prepare` of NeMo Gym, and upload the file that it writes",
+    "taskset": "routes no tasks here: choose the agent in the collection. Materialised tasks carry their taskset",
+}
+"""Keys of a dataset that GymWeb does not use, with what users do in place of them."""
 _OPENAI = re.compile(r"https://api\.openai\.com(/|$)")
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a listening address, not a reachable one
 
@@ -51,7 +58,10 @@ class DatasetFile(msgspec.Struct, kw_only=True):
 
 
 class Agent(msgspec.Struct, kw_only=True):
-    """An agent. `server` and `model` are empty if the configuration names none; for `url` see ResourceServer."""
+    """An agent. `server` and `model` are empty if the configuration names none; for `url` see ResourceServer.
+
+    With `runs_episodes`, it is an environment server, which runs and verifies episodes.
+    """
 
     name: str
     key: str
@@ -60,6 +70,7 @@ class Agent(msgspec.Struct, kw_only=True):
     server: str
     model: str
     max_steps: int | None
+    runs_episodes: bool = False
 
 
 class Model(msgspec.Struct, kw_only=True):
@@ -107,7 +118,7 @@ def describe_texts(
     except RecursionError:
         raise ConfigRefused(Problem("", "", "the inheritance is nested too deep")) from None
     values = Values(merged, environment)
-    reader = _Reader(values, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
+    reader = _Reader(values, kinds=(SERVERS, AGENTS, ENVIRONMENT_SERVERS, *(() if without_models else (MODELS,))))
     for name in values.names:
         reader.read(name)
     reader.check_references()
@@ -124,9 +135,6 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self, name: str) -> None:
-        if ENVIRONMENT_SERVERS in as_object(self._values.raw(name)):
-            told = "is an environment server, which was left out: GymWeb calls its resource server and agent itself"
-            self._note(f"{name}.{ENVIRONMENT_SERVERS}", told)
         for kind in [kind for kind in self._kinds if kind in as_object(self._values.raw(name))]:
             try:
                 self._read_server(name, kind)
@@ -142,7 +150,12 @@ class _Reader:
         key = f"{name}.{kind}.{implementation}"
         if not isinstance(inner[implementation], dict):
             raise self._values.refuse(key, "must have keys")
-        read = {SERVERS: self._read_resources, AGENTS: self._read_agent, MODELS: self._read_model}[kind]
+        read = {
+            SERVERS: self._read_resources,
+            AGENTS: self._read_agent,
+            ENVIRONMENT_SERVERS: self._read_environment_server,
+            MODELS: self._read_model,
+        }[kind]
         read(name, implementation, key)
 
     def _read_resources(self, name: str, implementation: str, key: str) -> None:
@@ -187,6 +200,31 @@ class _Reader:
         for place, given in enumerate(self._values.rows(f"{key}.datasets")):
             self._read_dataset(given, f"{key}.datasets[{place}]", server)
 
+    def _read_environment_server(self, name: str, implementation: str, key: str) -> None:
+        server, agent = f"{key}.resources_server", f"{key}.agent_server"
+        unset = [one for one in (server, agent) if self._values.raw(f"{one}.name") == MISSING]
+        if unset:
+            told = f"the environment server {name} was left out, since it names no server (???)"
+            self._note(f"{unset[0]}.name", told)
+            return
+        fronted = self._reference(agent, AGENTS)
+        if implementation in _FLAT_SERVERS:
+            told = f"the environment server {name} was left out: GymWeb calls {fronted or 'its agent'} itself"
+            self._note(f"{name}.{ENVIRONMENT_SERVERS}", told)
+            return
+        self.found.agents.append(
+            Agent(
+                name=name,
+                key=key,
+                kind=implementation,
+                url=self._read_url(key),
+                server=self._reference(server, SERVERS),
+                model="",
+                max_steps=None,
+                runs_episodes=True,
+            )
+        )
+
     def _reference(self, key: str, kind: str) -> str:
         """Return the name in `{type, name}`, or an empty text without the key."""
         given = self._values.get(key)
@@ -208,6 +246,9 @@ class _Reader:
         if not server:
             self._note(key, f"the dataset {given['name']} belongs to an agent that has no resource server")
             return
+        for unused, told in _UNUSED.items():
+            if given.get(unused):
+                self._note(f"{key}.{unused}", f"{given[unused]!r} {told}")
         self.found.datasets.append(
             DatasetFile(
                 name=given["name"],

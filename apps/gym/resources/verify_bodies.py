@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from apps.gym.errors import AgentFailed, EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
-from apps.gym.outcomes import NEMO_GYM_FAILURES, ErrorKind, mask_fields
+from apps.gym.outcomes import NEMO_GYM_FAILURES, NEMO_GYM_STAGES, ErrorKind, mask_fields
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
 from apps.gym.storable import is_number
@@ -24,6 +24,11 @@ _ERRORS: dict[ErrorKind, type[GymError]] = {
     error.kind: error for error in (AgentFailed, EnvironmentFault, JudgeError, TimedOut, VerifierError)
 }
 """Errors of the failure classes that a verifier may report."""
+
+
+def error_class(kind: str, default: type[GymError]) -> type[GymError]:
+    """Return the error of a kind that a server reports, or `default` for kinds that only GymWeb finds."""
+    return next((error for known, error in _ERRORS.items() if known == kind), default)
 
 
 def parse_object(body: bytes, told: str, kind: type[GymError], read: Callable[[bytes], Any] = orjson.loads) -> Any:
@@ -46,9 +51,12 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
     verdict = parse_object(reply, f"{source}: the reply of /verify", VerifierError)
     failure = verdict.get("_ng_failure_class")
     if failure:
-        told = verdict.get("_ng_failure_judge_error") or verdict.get("failure_reason") or "no reason given"
-        error = _ERRORS.get(NEMO_GYM_FAILURES.get(str(failure), "verifier_error"), VerifierError)
-        raise error(f"{source}: the verifier failed ({failure}): {_shorten(str(told))}")
+        stage = str(verdict.get("_ng_failure_stage") or "")
+        reasons = ("_ng_failure_judge_error", "failure_reason", "_ng_failure_message")
+        told = next((str(verdict[name]) for name in reasons if verdict.get(name)), "no reason given")
+        known = NEMO_GYM_FAILURES.get(str(failure)) or NEMO_GYM_STAGES.get(stage, "verifier_error")
+        where = f"{failure}, stage {stage}" if stage else failure
+        raise error_class(known, VerifierError)(f"{source}: the verifier failed ({where}): {_shorten(told)}")
     if verdict.get("verification_skipped") is True:
         raise VerifierError(f"{source}: the reply has a placeholder instead of a reward, because verification is off")
     value = verdict.get("reward")

@@ -136,10 +136,10 @@ def _read_command(planned: Mapping[str, Any]) -> CommandSpec | None:
     return spec
 
 
-def _read_server(planned: Mapping[str, Any]) -> tuple[str, bool] | None:
+def _read_server(planned: Mapping[str, Any]) -> tuple[str, str] | None:
     if planned.get("kind") != Agent.Kind.SERVER:
         return None
-    return planned["server_url"], planned["server_route"] == Agent.Route.RUN
+    return planned["server_url"], planned["server_route"]
 
 
 class Settings:

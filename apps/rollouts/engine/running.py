@@ -64,7 +64,7 @@ class Setting(msgspec.Struct, kw_only=True):
     rollout_timeout: float
     model_name: str = ""
     command: CommandSpec | None = None
-    agent_server: tuple[str, bool] | None = None
+    agent_server: tuple[str, str] | None = None
     max_attempts: int = 1
     prices: Prices = FREE
     judge_model_id: int | None = None

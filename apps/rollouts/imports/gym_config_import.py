@@ -163,7 +163,9 @@ class _Registrar:
                 return
             first = {"max_steps": _SERVER_STEPS}
             fields |= {"kind": Agent.Kind.SERVER.value, "server_url": url}
-            if not agent.server:
+            if agent.runs_episodes:
+                fields["server_route"] = Agent.Route.EPISODE.value
+            elif not agent.server:
                 fields["server_route"] = Agent.Route.RUN.value
             told = f"{url}; {_partners(agent)}"
         save = partial(save_agent, user=self._user)
@@ -174,7 +176,8 @@ class _Registrar:
         environment = self._environments.get(agent.server)
         if environment is not None and environment.adapter == Adapter.GYMNASIUM:
             return f"{agent.kind} drives a Gymnasium environment, which needs the built-in loop"
-        return "" if url else f"{agent.kind} is an agent server. {_start(agent.name)}"
+        kind = "an environment server" if agent.runs_episodes else "an agent server"
+        return "" if url else f"{agent.kind} is {kind}. {_start(agent.name)}"
 
     def model(self, model: descriptions.Model) -> None:
         fields = {
@@ -266,6 +269,8 @@ def _start(name: str) -> str:
 def _partners(agent: descriptions.Agent) -> str:
     """Return what to combine an agent server with: GymWeb's agents name no environment and no model."""
     environment = f"with environment {_slug(agent.server)}" if agent.server else "it verifies, over /run"
+    if agent.runs_episodes:
+        environment += "; it runs and verifies episodes"
     model = f"; with policy model {_slug(agent.model)}" if agent.model else ""
     return f"{environment}{model}; its model server must have the host and port of GymWeb"
 

@@ -316,13 +316,48 @@ def test_an_agent_that_names_no_resource_server_yet_is_left_out_and_listed():
     ]
 
 
-def test_environment_servers_are_left_out_by_name():
-    server = "turns:\n  environment_servers:\n    single_agent_turn: {resources_server: {name: lab}}\n"
-    found = describe(("lab.yaml", LAB), ("turns.yaml", server))
-    assert [str(note) for note in found.notes if "environment server" in note.message] == [
-        "turns.yaml: turns.environment_servers: is an environment server, which was left out: GymWeb calls its "
-        "resource server and agent itself"
+ENVIRONMENT_SERVER = """
+turns:
+  environment_servers:
+    {kind}:
+      host: 127.0.0.1
+      port: 8777
+      resources_server: {{type: resources_servers, name: lab}}
+      agent_server: {{type: responses_api_agents, name: {agent}}}
+"""
+
+
+def test_an_environment_server_is_an_agent_that_runs_episodes():
+    turns = ENVIRONMENT_SERVER.format(kind="single_agent_turn", agent="lab_simple_agent")
+    found = describe(("lab.yaml", LAB), ("turns.yaml", turns))
+    [server] = [one for one in found.agents if one.runs_episodes]
+    assert (server.name, server.url, server.server) == ("turns", "http://127.0.0.1:8777", "lab")
+
+
+@pytest.mark.parametrize(
+    ("kind", "agent", "told"),
+    [
+        ("single_agent_turn_legacy", "lab_simple_agent", "GymWeb calls lab_simple_agent itself"),
+        ("legacy_agent", "lab_simple_agent", "GymWeb calls lab_simple_agent itself"),
+        ("single_agent_turn", "'???'", "since it names no server (???)"),
+    ],
+)
+def test_an_environment_server_of_flat_rows_or_without_servers_is_left_out_and_listed(kind, agent, told):
+    found = describe(("lab.yaml", LAB), ("turns.yaml", ENVIRONMENT_SERVER.format(kind=kind, agent=agent)))
+    assert not any(one.runs_episodes for one in found.agents)
+    [note] = [str(note) for note in found.notes if "environment server turns" in note.message]
+    assert note.startswith("turns.yaml: turns.environment_servers")
+    assert note.endswith(told)
+
+
+def test_keys_of_a_dataset_that_have_no_meaning_here_are_listed_with_what_to_do():
+    given = "example.jsonl, taskset: sums, prepare_script: benchmarks/sums/prepare.py}"
+    found = describe(("lab.yaml", LAB.replace("example.jsonl}", given)))
+    assert [(note.key.rpartition(".")[2], note.message.partition(": ")[0]) for note in found.notes[:2]] == [
+        ("prepare_script", "'benchmarks/sums/prepare.py' was not run"),
+        ("taskset", "'sums' routes no tasks here"),
     ]
+    assert [each.name for each in found.datasets] == ["train", "example"]
 
 
 @pytest.mark.parametrize("given", ["lab.yaml", "configs/lab.yaml", "gym/resources/configs/lab.yaml"])
