@@ -54,6 +54,16 @@ def test_a_reply_cut_off_anywhere_inside_an_object_holds_no_json(before, style):
         ('{"a": 1,} Corrected: {"a": 2}', {"a": 2}),
         ('{"a": "x"y"} Corrected: {"a": "xy"}', {"a": "xy"}),
         ('{"a": 2} rather than {"a": {"b": 1}, c}', {"a": 2}),
+        # So does JSON that lost its first bracket.
+        ('"person": {"name": "A"}, "age": 3}', None),
+        ('Here it is: "list": [1, 2], "age": 3}', None),
+        ('name": "A", "x": {"b": 1}}', None),
+        ('```json\n"a": {"b": 1}}\n```', None),
+        ('person: {"name": "A"}}', None),
+        ('{"a": 1}, {"a": 2}]', None),
+        ("1, [2, 3]]", None),
+        ('"a": {"b": 1}} Corrected: {"a": {"b": 1}}', {"a": {"b": 1}}),
+        ('For the "person": {"name": "A"}', {"name": "A"}),
         # A bracket in prose does not.
         ('use the [x notation. {"a": 1}', {"a": 1}),
         ('{see below {"a": 1}', {"a": 1}),

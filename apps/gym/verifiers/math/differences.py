@@ -13,7 +13,7 @@ from apps.gym.verifiers.math.formulas import RELATION, TEXT, squeeze, without_na
 from apps.gym.verifiers.math.units import CALCULATING, find_words, split_unit
 
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
-_CALCULATES = re.compile(CALCULATING).fullmatch
+_CALCULATES = re.compile(rf"[kB]|(?i:{CALCULATING})").fullmatch
 _COMPOUND = re.compile(r"\d\s*(?:\\text\{[^{}]*\}|[a-z]{2,})\s*\d")
 _PROGRAM = re.compile(r"0[xXbBoO]\w+")
 _LITERAL = re.compile(r"(?:(?:\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}|0\d/\d+)(?:, ?(?!$)|$))+")
@@ -89,10 +89,8 @@ def _differ_in_bases(expected: str, answer: str) -> bool:
 
 
 def _differ_in_differentials(expected: str, answer: str) -> bool:
-    """SymPy calls all equations with dy/dx equal: y is a name, so its derivative is 0."""
-    wanted, given = (_DIFFERENTIAL.findall(text) for text in (expected, answer))
-    is_equation = "=" in expected and "=" in answer
-    return bool(wanted and given) and (wanted != given or is_equation)
+    wanted, given = (sorted(_DIFFERENTIAL.findall(text)) for text in (expected, answer))
+    return bool(wanted and given) and wanted != given
 
 
 def _differ_in_primes(expected: str, answer: str) -> bool:

@@ -11,9 +11,10 @@ _CHARACTERS = str.maketrans({
     "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
     "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
     "∅": r"\emptyset ", "°": r"^\circ ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "→": r"\to ",
-    "\N{ANGLE}": r"\angle ", "∫": r"\int ", "∑": r"\sum ",
+    "\N{ANGLE}": r"\angle ", "∂": r"\partial ", "∫": r"\int ", "∑": r"\sum ",
 })  # fmt: skip
-_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\w+))")
+_ROOT = re.compile(r"([√∛∜])\s*(?:\(([^()]*)\)|(\w+))")
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
 _LAYOUT = re.compile(
     r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|q?quad|mathrm(?=\{[dei]\}))(?![a-zA-Z])|(?<!\\)\\[,;:! ]|~"
 )
@@ -29,6 +30,9 @@ _MIXED = re.compile(r"(-?\d{1,60}) (\d{1,60})/(\d{1,60})")
 _NARROW = re.compile(r"\\!\s*")
 _REPEATING = re.compile(r"(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\{?(\d{1,30})\}?")
 _DOTS = re.compile(r"(\d{0,30}\.\d{0,30}?)(\d)\2{2,}(?:\.{3}|…|\s*\\l?dots)$")
+_LETTER_O = re.compile(r"(?<=\d)\s*\^\s*(\{)?\s*(?:o|\\(?:text|mathrm)\{\s*o\s*\})\s*(?(1)\})(?![a-z])")
+_QUOTIENT = re.compile(r"(?<![a-zA-Z\\])((?:d|\\partial )[a-zA-Z])\s*/\s*((?:d|\\partial )[a-zA-Z])(?![a-zA-Z])")
+_EXPECTATION = re.compile(r"(?<![a-zA-Z}])([A-Z]\s*\[[^\[\]]*\]|E\s*\([^()]*[A-Z][^()]*\))\s*(?=\^)")
 _DEGREES = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?(\d{1,9}(?:\.\d{1,9})?)\s*\^\s*\{?\\circ\}?[)}]?")
 _MODULO = re.compile(r"\(\s*(?:\\(?:text|mathrm)\{\s*|\\?b?)mod[{}\s]*(\w+)\s*\}?\s*\)")
 _CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*(\d.*)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$", re.DOTALL)
@@ -49,6 +53,8 @@ _NAME = re.compile(
     r"(?:\([a-zA-Z](?:,\s*[a-zA-Z])+\)|\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?(?:[a-zA-Z]|[A-Z]{2,3})"
     r"|\\[a-zA-Z]+(?:\{\w+\})?)(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
 )
+_NAMED = re.compile(r"([a-zA-Z]|\\[a-z]+)\s*=\s*([^=]+)")
+_NEXT_NAME = re.compile(r",\s*(?=(?:[a-zA-Z]|\\[a-z]+)\s*=)")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*\\in(?![a-zA-Z])\s*(?=[(\[{]|\\\{|\\mathbb)")
 EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
 _OUTSIDE = re.compile(rf"[\[\](){{}},]|{EQUALS.pattern}")
@@ -66,9 +72,12 @@ def read_formula(text: str) -> str:
     if text.isascii() and text.removeprefix("-").isdigit():
         return text  # Fast path: the usual answer.
     if not text.isascii():
-        text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", plain_characters(text)).translate(
-            _CHARACTERS
-        )
+        text = _ROOT.sub(
+            lambda match: rf"\sqrt{_ROOTS[match[1]]}{{{match[2] or match[3]}}}", plain_characters(text)
+        ).translate(_CHARACTERS)
+    if "^" in text:
+        # math-verify reads E[X]^2 as the product of E and X^2.
+        text = _EXPECTATION.sub(r"(\1)", _LETTER_O.sub(r"^\\circ ", text))
     if bold := _BOLD.fullmatch(text) or _WRAPPED.fullmatch(text):
         text = bold[2]
     if "\\" in text or "~" in text:
@@ -83,6 +92,8 @@ def read_formula(text: str) -> str:
     text = _MODULO.sub(r"\\pmod{\1}", _CURRENCY.sub(_with_currency, text)).replace(r" \%", r"\%")
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
+    if "/" in text:
+        text = _QUOTIENT.sub(r"\\frac{\1}{\2}", text)
     if not RELATION.search(text):
         text = _AND.sub(", ", text)
     return " ".join(text.split())
@@ -137,6 +148,22 @@ def split_equation(formula: str) -> tuple[str, str]:
     if len(signs) != 1 or signs[0][0] != "=":
         return "", ""
     return formula[: signs[0].start()].strip(), formula[signs[0].end() :].strip()
+
+
+def as_point(formula: str, other: str) -> str:
+    """Return x = 1, y = 2 as the point (1, 2) if the other formula is one: (1, 2) or (x, y) = (1, 2).
+
+    The names must be in the order of the other formula, otherwise in that of the alphabet.
+    """
+    if not other.startswith("(") or not other.endswith(")"):
+        return formula
+    found = [_NAMED.fullmatch(part) for part in _NEXT_NAME.split(formula)]
+    names = [match[1] for match in found if match]
+    left = split_equation(other)[0]
+    in_order = squeeze(left) == f"({','.join(names)})" if left else names == sorted(set(names))
+    if len(found) < 2 or len(names) < len(found) or not in_order:
+        return formula
+    return f"({', '.join(match[2] for match in found if match)})"
 
 
 def without_name(formula: str) -> str:

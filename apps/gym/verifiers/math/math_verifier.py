@@ -18,6 +18,7 @@ from apps.gym.verifiers.math.formulas import (
     EQUALS,
     MAX_FORMULA,
     are_same,
+    as_point,
     read_formula,
     rename_capitals,
     split_equation,
@@ -33,6 +34,8 @@ _MOST_SIDES = 20
 _COMMANDS = re.compile(r"\\(?:[dt]?frac|sqrt|cdot|times|div|left|right|pi|pm)(?![a-zA-Z])|(?<=\d)[eE](?=[+-]?\d)")
 _TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(?![\w.])")
 """6.02e23 as programs write it. math-verify would read the e as a name."""
+_DERIVATIVE = re.compile(r"\\frac\{(?:d|(\\partial) )([a-zA-Z])\}\{(?:d|\\partial )([a-zA-Z])\}")
+"""SymPy takes y for a constant in dy/dx, whose derivative is 0."""
 _PROSE = re.compile(r"(?:^|[^\\a-zA-Z{])(?!(?:and|or|in|mod|ln|log|sqrt)\b)[a-zA-Z]{2,}|\$.*\$")
 """Unboxed answers with words or with formulas between dollar signs are sentences."""
 _DROPPED = re.compile(r"\\(?:text|math|mbox)(?:rm|it|bf)?\s*\{.*\}(?:\^\d)?$", re.DOTALL)
@@ -54,8 +57,8 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
     brackets, a derivative, a prime, the unit or another word. Dates, times, scores and words are texts. A unit or a
-    currency may be missing on one side. An equation equals a number only if its left side is a name or a sum of
-    names. The order of factors does not count, even of matrices.
+    currency may be missing on one side. x = 1, y = 2 is the point (1, 2). An equation equals a number only if its left
+    side is a name or a sum of names. The order of factors does not count, even of matrices.
 
     Some expressions take very long, so this runs in a process that is stopped at the time limit. The rollout then
     fails with `verifier_timeout` and has no reward, or is wrong with `too_slow: wrong`.
@@ -176,7 +179,11 @@ def _is_number(text: str) -> bool:
 
 
 def _without_equal_sides(expected: str, answer: str) -> tuple[str, str]:
-    """Return the right sides of two equations with the same left side, or of the only one with a name before it."""
+    """Return the right sides of two equations with the same left side, or of the only one with a name before it.
+
+    x = 1, y = 2 beside a point becomes a point.
+    """
+    expected, answer = as_point(expected, answer), as_point(answer, expected)
     (left, right), (other, given) = split_equation(expected), split_equation(answer)
     if left and other:
         return (right, given) if squeeze(left) == squeeze(other) else (expected, answer)
@@ -200,6 +207,10 @@ def _without_signs(text: str) -> str:
     return text.strip()
 
 
+def _as_name(derivative: re.Match[str]) -> str:
+    return f"{derivative[2]}_{{{'p' if derivative[1] else 'd'}{derivative[3]}}}"
+
+
 def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
     """Return the value of a formula and its text, only the text if it is no mathematics.
 
@@ -215,5 +226,5 @@ def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
     targets = [latex] if is_formula else [latex, ExprExtractionConfig()]
     if is_formula and (lost := _DROPPED.search(text)) and re.search(r"[\w\\+=<>]", _WORDS.sub("", lost[0])):
         return [text]
-    text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", text)
+    text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", _DERIVATIVE.sub(_as_name, text))
     return list(parse(rf"\boxed{{{text}}}" if is_formula else text, targets, parsing_timeout=None))

@@ -28,7 +28,7 @@ _NUMBER = (
     rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
     r"(?: ?[€£])?"
 )
-_WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
+_WHOLE = re.compile(rf"\s*{_NUMBER}\s*\.?\s*")
 _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 # Not inside a word or another number: the 2 of "x2" and the tail of an overlong number are not answers.
 _ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:]){_NUMBER}(?![\w/^]|[.,:-]\d)")
@@ -36,7 +36,7 @@ _RANGE = re.compile(
     r"(?:\d[\w.,%€£°]{0,20}(?: [a-z]{1,15})? ?(?:to|or|through)|\bbetween [^.]{1,40} and"
     r"|\b(?:negative|minus|not|not equal to|cannot be|isn't|(?:less|more|greater|fewer) than|log|ln|sqrt)"
     r"|\d[a-zA-Z] ?=|(?:=|[(\[{])[^()\[\]{}=]{1,20},"
-    r"|[<>≤≥≠√×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
+    r"|[<>≤≥≠√∛∜×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
 )
 _FOLLOWED = re.compile(
     rf" ?(?:{'|'.join(NUMBER_WORDS)}|dozen|lakh|crore|quadrillion|factorial|k|squared|cubed|or (?:more|less|fewer))"
@@ -65,7 +65,7 @@ _LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\
 _CALCULATES = rf"and|e|i|or|pi|to|{CALCULATING}"
 _UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
 _MEASURED = re.compile(
-    rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?i:{_CALCULATES})\b){_UNIT}"
+    rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?|\^\{{?o\}}?) ?[CF]?| (?!(?i:{_CALCULATES})\b){_UNIT}"
     rf"(?:[ /·](?!(?i:{_CALCULATES})\b){_UNIT}){{0,3}}"
 )
 

@@ -26,12 +26,14 @@ _CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0
 _BEGUN = re.compile(rf'[\[\s]*\{{\s*(?:"[^"]*"\s*(?::|=>)|{_OTHER_KEY}|{_COMMENT}")')
 """An object with a key: broken JSON, not prose in brackets."""
 
+_KEY_BEFORE = re.compile(r"""["'”’`]\s{0,20}:\s{0,20}\Z""")
+
 
 def find_json(text: str, default: Any = None) -> Any:
     """Return the parsed value, or the default without one. NaN and Infinity are not JSON.
 
-    A text that ends inside an object or list has no value. Values inside broken JSON, such as `{"a": {"b": 1}, c}`, are
-    not found. Brackets in prose, such as `[see {"a": 1}`, are skipped.
+    A text that ends inside an object or list has no value. Values inside broken JSON, such as `{"a": {"b": 1}, c}` or
+    `"a": {"b": 1}}`, are not found. Brackets in prose, such as `[see {"a": 1}`, are skipped.
     """
     stripped = text.strip()
     if (whole := _parse(stripped)) is not _NONE:
@@ -57,11 +59,13 @@ def _parse(text: str) -> Any:
 def _find_last(text: str) -> tuple[Any, bool]:
     """Return the last object or list, and whether the text ends inside one. Every character is parsed at most once."""
     found, at, failed = _NONE, 0, 0
+    span = (0, 0)
     decoder = json.JSONDecoder(parse_constant=refuse_constant)
     while (match := _START.search(text, at)) and failed < _MAX_FAILED:
         start, depth = match.start(), 0
         try:
             found, at = decoder.raw_decode(text, start)
+            span = (start, at)
             continue
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated string") or _CUT.match(text, error.pos):
@@ -78,7 +82,15 @@ def _find_last(text: str) -> tuple[Any, bool]:
             at = _skip_broken(text, at, depth)
             if at < 0:
                 return _NONE, False
-    return (_NONE if match else found), False
+    return (_NONE if match or _is_part(text, *span) else found), False
+
+
+def _is_part(text: str, start: int, end: int) -> bool:
+    """Return True if a value is part of JSON that lost its first bracket: it is after a key or before a bracket."""
+    is_unopened = sum(map(text.count, "]}")) > sum(map(text.count, "[{"))
+    return is_unopened and bool(
+        text[end:].lstrip()[:1] in ("]", "}") or _KEY_BEFORE.search(text[max(0, start - 50) : start])
+    )
 
 
 def _skip_broken(text: str, at: int, depth: int) -> int:

@@ -16,6 +16,8 @@ from apps.gym.verifiers.protocol import AnswerVerifier, Extraction, answer_rewar
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _ESCAPED = re.compile(r"\\([%$&#_{}])")
 _TRAILING = ".!?,;:。！？"
+_COUNTED = re.compile(r"[\d)]$|(?:^|\W)\w$")
+"""The end of a number, a bracket or a name before a factorial."""
 
 
 def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> str:
@@ -35,7 +37,10 @@ def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> 
 
 
 def _peel(text: str) -> str:
-    text = text.rstrip(_TRAILING).strip()
+    bare = text.rstrip(_TRAILING)
+    if text.startswith("!", len(bare)) and _COUNTED.search(bare[-2:]):
+        bare = text.rstrip(_TRAILING.replace("!", ""))
+    text = bare.strip()
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
         text = text[1:-1].strip()
     return text
@@ -59,7 +64,7 @@ class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
     """1.0 if the answer equals the expected answer, otherwise 0.0.
 
     Both are normalised first: Unicode NFKC, plain quotes and dashes, white space as single spaces, no outer quotes, no
-    final punctuation, lower case. x² is x^2, and 3½ is 3 1/2.
+    final punctuation, lower case. x² is x^2, and 3½ is 3 1/2. In 5! the mark is no punctuation.
 
     Range: 0.0 or 1.0. Component: `exact_match`.
     """

@@ -49,10 +49,17 @@ _LABEL = re.compile(
     r"\s*[:;,)\]}>】」—]|\s*\.(?!\w)|\s+[-–(\[]|[-–](?=\s+\S)|\s+(?:because|since|as|due|which|rather than|instead of"
     r"|not \(?[A-Z]|is (?:the )?(?:correct|right|best|answer))\b"
 )
+_DENIED = (
+    r"\W*(?:(?:which|that|this|it|is|was|clearly|definitely|obviously|probably)\W+){0,3}"
+    r"(?i:wrong|incorrect|false|untrue|no|excluded|eliminated|impossible|rejected|ruled out|not it"
+    r"|(?:not|isn['’]t) (?:the )?(?:answer|best|correct|right|true)(?: \w+)?)"
+    r"(?=\W*$|[,.;]|\s+(?:as|because|since)\b)"
+)
 _HEDGE = re.compile(
     r"\W*(?:or|and|maybe|perhaps|possibly|but|both|wait|actually|[Nn]o,? wait|[Nn]o(?=[,.;]))\b"
     r"|\W*([A-Za-z])(?!\w|'|-\w\w|\s+(?!or\b|and\b)[a-z])"
-    r"|.*?(?:[,;/|]\s*(?:[Oo]ption )?\(?([A-Z])\s?[:)=]|\b[Aa]nswer(?: is\b|\s?:))",
+    r"|.*?(?:[,;/|]\s*(?:[Oo]ption )?\(?([A-Z])\s?[:)=]|\b[Aa]nswer(?: is\b|\s?:))"
+    rf"|{_DENIED}",
     re.DOTALL,
 )
 _QUALIFIER = re.compile(r"not|no|never|neither|nor|except|without|false|wrong|incorrect|or|and|but|than|[b-z]")
@@ -71,9 +78,9 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
 
     A choice is a letter alone ("B", "(b)", "Option B", `\\textbf{(B)}`), or a letter before the option's text or before
     a separator and an explanation ("B) Rome", "B, because …"). Except in the strict mode, the whole text of exactly one
-    option also counts. Several letters ("B or C"), the letter of one option with the text of another, and words that
-    begin with a letter ("d-orbital", "a city", "B12") are not choices. An option's text counts only as whole words, and
-    with digits only alone: "1" is not in "21" or "1 million".
+    option also counts. Several letters ("B or C"), a letter that is denied ("B: false"), the letter of one option with
+    the text of another, and words that begin with a letter ("d-orbital", "a city", "B12") are not choices. An option's
+    text counts only as whole words, and with digits only alone: "1" is not in "21" or "1 million".
 
     Range: 0.0 or 1.0. Component: `multiple_choice`.
     """
