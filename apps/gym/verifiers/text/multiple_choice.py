@@ -225,13 +225,15 @@ def _is_label(letter: str, rest: str, whole: str, options: Options) -> bool:
     told, own = _fold(rest.strip(_END + "-–—/=|")), _fold_option(options[letter])
     if not rest.strip(_END) or told == own or {word.upper() for word in re.findall(r"\w+", rest)} == {letter}:
         return True
+    if not _LABEL.match(rest):
+        return False
     others = {_fold_option(text) for text in options.values()} - {own, ""}
     folded = _fold(whole)
     if told in others or any(f"{folded} ".startswith(f"{text} ") or f" {folded} " in f" {text} " for text in others):
         return False  # As in "E. coli", the text of another option.
     hedge = _HEDGE.match(rest)
     named = (hedge[1] or hedge[2]) if hedge else None
-    return bool(_LABEL.match(rest)) and (not hedge or (named is not None and named.upper() not in options))
+    return not hedge or (named is not None and named.upper() not in options)
 
 
 def _by_text(plain: str, options: Options) -> str | None:
@@ -252,8 +254,8 @@ def _only_contained(box: str, options: Options) -> str | None:
     label = _LETTER.match(plain)
     if label and label[1].upper() in options and _LABEL.match(label[2]):
         return None
-    held = f" {_words(plain)} "
-    texts = {letter: f" {_words(text)} " for letter, text in options.items()}
+    held = f" {_words(_fold(plain))} "
+    texts = {letter: f" {_words(_fold_option(text))} " for letter, text in options.items()}
     found = [letter for letter, text in texts.items() if text.strip() and text in held]
     around = held.replace(texts[found[0]], " ").split() if found else []
     if around and re.search(r"\d", texts[found[0]]):
@@ -310,13 +312,15 @@ def _in_latin(text: str) -> str:
     return text if text.isascii() else text.translate(_LATIN)
 
 
-def _fold(text: str) -> str:
-    return " ".join(_without_markup(text).lower().split()).removesuffix(".")
+def _fold(plain: str) -> str:
+    return " ".join(plain.lower().split()).removesuffix(".")
 
 
 # A verdict compares each option several times, and a task has several attempts.
-_fold_option = lru_cache(maxsize=512)(_fold)
+@lru_cache(maxsize=512)
+def _fold_option(text: str) -> str:
+    return _fold(_without_markup(text))
 
 
-def _words(text: str) -> str:
-    return " ".join(word.strip(_END) for word in _fold(text).split())
+def _words(folded: str) -> str:
+    return " ".join(word.strip(_END) for word in folded.split())
