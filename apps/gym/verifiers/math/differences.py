@@ -14,7 +14,7 @@ from apps.gym.verifiers.math.units import CALCULATING, find_words, split_unit
 
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 _CALCULATES = re.compile(rf"[kB]|(?i:{CALCULATING})").fullmatch
-_COMPOUND = re.compile(r"\d\s*(?:\\text\{[^{}]*\}|[a-z]{2,})\s*\d")
+_COMPOUND = re.compile(r"\d\s*(?:\\text\{[^{}]*\}|[a-z]{2,}|\\?\$)\s*\d")
 _PROGRAM = re.compile(r"0[xXbBoO]\w+")
 _LITERAL = re.compile(r"(?:(?:\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}|0\d/\d+)(?:, ?(?!$)|$))+")
 _DATE = re.compile(r"\d+(?:[-/:]\d+){2,}")

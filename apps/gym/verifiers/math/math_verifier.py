@@ -25,7 +25,7 @@ from apps.gym.verifiers.math.formulas import (
     squeeze,
     without_name,
 )
-from apps.gym.verifiers.math.numeric import is_hedged
+from apps.gym.verifiers.math.numeric import is_hedged, parse_number
 from apps.gym.verifiers.math.symbolic_values import are_close, can_be_equal
 from apps.gym.verifiers.math.units import TEXT_WITH_POWER, split_unit
 from apps.gym.verifiers.protocol import AnswerVerifier, Problem, answer_reward
@@ -126,10 +126,12 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             expected, answer = _without_equal_sides(expected, answer)
             if expected.endswith(r"\%") != answer.endswith(r"\%"):
                 bare, other = expected.removesuffix(r"\%"), answer.removesuffix(r"\%")
-                if not (bare + other).endswith(r"\%") and not bare.endswith(r"\%"):
-                    without = self._compare(bare, other, is_formula)
-                    if not without[0]:
-                        return without
+                number = parse_number(bare if bare != expected else other)
+                if not number or number.percent:
+                    return "a percent sign", False
+                without = self._compare(bare, other, is_formula)
+                if not without[0]:
+                    return without
         bare, other = split_unit(expected)[0], split_unit(answer)[0] if is_formula else answer
         bare, other = rename_capitals(bare, other) if is_formula else (bare, other)
         mine, given = _parse(bare), _parse(other, is_formula=is_formula)

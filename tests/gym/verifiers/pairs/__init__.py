@@ -25,6 +25,12 @@ class Pair(NamedTuple):
     problem: str
 
 
+def read_answers() -> list[str]:
+    """Return the expected answers whose changed copies are tried."""
+    lines = Path(__file__).with_name("expected_answers.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def read_pairs(verifier: str) -> list[Pair]:
     """Return the pairs of a verifier, none if it has no table."""
     convention, found = "", []
