@@ -287,7 +287,8 @@ class SetupSigns(msgspec.Struct):
     _tools_of: dict[int, list[str]] = {}
 
     def add(self, event: ModelCall) -> None:
-        tools = self._read_tools(event)
+        if event.call or event.tools_in is not None:
+            self._read_tools(event)
         has_calls = has_message = False
         for item in event.items:
             kind = item.get("type")
@@ -295,8 +296,8 @@ class SetupSigns(msgspec.Struct):
             has_message = has_message or kind not in {"function_call", "reasoning"}
         text = assistant_text(event.items) if has_message else ""
         self.called = self.called or has_calls
-        answers = has_calls or bool(text and not text.isspace())
-        self.answered = self.answered or bool(text and not text.isspace())
+        has_text = bool(text) and not text.isspace()
+        self.answered = self.answered or has_text
         limit = event.sampling.get("max_output_tokens")
         is_long = isinstance(limit, int) and event.usage.get("output_tokens", 0) >= limit
         is_whole = event.finish_reason in {"stop", "tool_calls"}
@@ -304,14 +305,16 @@ class SetupSigns(msgspec.Struct):
             with suppress(TokensUnreadable):
                 self.ends.update(read_new_ids(event.tokens)[1][-1:])
         # Every reply of every rollout comes here, and most end here.
-        if answers and not (is_long or event.server_finish_reason or (text and _SUSPICIOUS.search(text))):
+        if (has_calls or has_text) and not (
+            is_long or event.server_finish_reason or (text and _SUSPICIOUS.search(text))
+        ):
             return
         reply = Reply(
             event,
             text=text,
             has_calls=has_calls,
             is_whole=is_whole,
-            tools=[] if event.sampling.get("tool_choice") == "none" else tools,
+            tools=[] if event.sampling.get("tool_choice") == "none" else self._tools_of.get(event.call, self.tools),
             prompts=self.prompts,
             ends=self.ends,
         )
@@ -324,15 +327,12 @@ class SetupSigns(msgspec.Struct):
         refuted = {"": False, "called": self.called, "answered": self.answered}
         return " ".join(one for one in OF_ROLLOUTS if one in self._found and not refuted[NOTICES[one].unless])
 
-    def _read_tools(self, event: ModelCall) -> list[str]:
-        """Return the tools that a call offers. Without its own, it has the parent's tools, in a line the last ones."""
+    def _read_tools(self, event: ModelCall) -> None:
+        """Read the tools that a call offers. Without its own, it has the parent's tools, in a line the last ones."""
         if event.call:
             self.prompts.append(event.items_in)
-        elif event.tools_in is None:
-            return self._tools_of.get(0, self.tools)
         given = None if event.tools_in is None else [str(tool.get("name", "")) for tool in event.tools_in]
         self._tools_of[event.call] = self._tools_of.get(event.parent, self.tools) if given is None else given
-        return self._tools_of[event.call]
 
 
 class SetupNotice(msgspec.Struct, frozen=True, kw_only=True):

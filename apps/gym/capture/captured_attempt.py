@@ -366,23 +366,21 @@ class CapturedAttempt(SessionDriver):
             received.append(delta)
             on_delta(delta)
 
+        ask = Ask(
+            items=request.items,
+            tools=request.tools,
+            session=self.name,
+            on_delta=pass_on if on_delta else None,
+            patience=THROTTLED_SECONDS,
+            strict=self.harness.allows_strict,
+        )
         try:
             await self._events.wait_for_room()
             began = self.elapsed()
-            sampling = choose_sampling(request, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
-            reply = await self._ask_policy(
-                self._policy,
-                Ask(
-                    items=request.items,
-                    tools=request.tools,
-                    sampling=sampling,
-                    session=self.name,
-                    on_delta=pass_on if on_delta else None,
-                    patience=THROTTLED_SECONDS,
-                    strict=self.harness.allows_strict,
-                ),
-            )
+            ask.sampling = choose_sampling(request, self.sampling, reseed(self.sampling, place.call + 1)["seed"])
+            reply = await self._policy.ask(ask)
         except BaseException as problem:
+            self.retried_failures += ask.retries > 0
             self._finder.abandon(place.call)
             self.calls -= 1
             # Sampling that GymWeb refuses is an error of the agent.
@@ -396,7 +394,7 @@ class CapturedAttempt(SessionDriver):
             place,
             reply,
             wire=wire,
-            sampling=sampling,
+            sampling=ask.sampling,
             tokens=self._packer.pack(place.call, place.parent, reply.tokens),
         )
         call.at, call.duration = began, self.elapsed() - began

@@ -5,7 +5,7 @@ and `server` make the calls.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -135,7 +135,7 @@ class Attempt(SessionDriver):
         self.name = name
         self.conversation: list[Item] = []
         self.tools: list[Tool] = []
-        self._listed: list[Tool] | None = None  # the environment's tools
+        self._listed: list[Tool] = []  # the environment's tools
         self._tool_names: list[str] = []
         self.sampling = resolve_sampling(row, harness, seed)
         self._parts = ResponseParts()
@@ -148,8 +148,9 @@ class Attempt(SessionDriver):
     async def events(self) -> AsyncGenerator[TraceUnion, None]:
         """Yield every event in order; see AttemptDriver."""
         session = await self._open_session()
+        ask: Ask | None = None
         try:
-            await self._read_tools(session)
+            self._offer(await session.list_tools())
             stepped = session if isinstance(session, SteppedSession) else None
             opened = self.elapsed()
             yield self._note(
@@ -159,11 +160,13 @@ class Attempt(SessionDriver):
             stop_reason: StopReason | None = None
             steps = empty_replies = tokens = 0
             while (stop_reason := stop_reason or self._reached_limit(steps, tokens)) is None:
-                if steps:
-                    await self._read_tools(session)
+                if steps and (listed := await session.list_tools()) != self._listed:
+                    self._offer(listed)
                 # Each empty reply since the last tool call changes the seed, to get another reply.
                 began, sampling = self.elapsed(), reseed(self.sampling, empty_replies + 1)
-                reply = self._model_call(await self._ask(sampling), began=began, sampling=sampling)
+                ask = self._next_ask(sampling)
+                reply = self._model_call(await self.policy.ask(ask), began=began, sampling=sampling)
+                ask = None
                 yield self._note(reply)
                 steps += 1
                 tokens += reply.usage.get("input_tokens", 0) + reply.usage.get("output_tokens", 0)
@@ -190,6 +193,7 @@ class Attempt(SessionDriver):
             for verdict in await self._verify(session, response, stop_reason):
                 yield self._note(verdict)
         finally:
+            self.retried_failures = int(ask is not None and ask.retries > 0)
             await session.close()
 
     def _note(self, event: TraceUnion) -> TraceUnion:
@@ -197,11 +201,8 @@ class Attempt(SessionDriver):
         self.conversation += self._parts.add(event)
         return event
 
-    async def _read_tools(self, session: Session) -> None:
-        """Offer the current tools to the next model call. A task's own tools never change."""
-        listed = await session.list_tools()
-        if listed == self._listed:
-            return
+    def _offer(self, listed: list[Tool]) -> None:
+        """Offer the tools that the environment lists to the next model call. A task's own tools never change."""
         self._listed = list(listed)
         tools = self.harness.offer(self.row["responses_create_params"].get("tools") or self._listed)
         if tools != self.tools:
@@ -226,17 +227,14 @@ class Attempt(SessionDriver):
             return "time_limit"
         return "token_limit" if tokens >= self.harness.token_limit else None
 
-    def _ask(self, sampling: dict[str, Any]) -> Awaitable[Reply]:
-        return self._ask_policy(
-            self.policy,
-            Ask(
-                items=self.conversation,
-                tools=self.tools,
-                sampling=sampling,
-                session=self.name,
-                strict=self._allows_strict,
-                sent=self._sent,
-            ),
+    def _next_ask(self, sampling: dict[str, Any]) -> Ask:
+        return Ask(
+            items=self.conversation,
+            tools=self.tools,
+            sampling=sampling,
+            session=self.name,
+            strict=self._allows_strict,
+            sent=self._sent,
         )
 
     def _model_call(self, reply: Reply, *, began: float, sampling: dict[str, Any]) -> ModelCall:

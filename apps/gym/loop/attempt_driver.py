@@ -13,7 +13,6 @@ from apps.gym.rewards import Reward
 from apps.gym.tasks.prompt_templates import PromptTemplate, apply_template_or_fail
 from apps.gym.traces.events import JudgeCall, TraceUnion, Verification
 from apps.gym.traces.items import TaskRow
-from apps.gym.wires.protocol import Ask, Policy, Reply
 
 
 class AttemptDriver(Protocol):
@@ -54,13 +53,6 @@ class SessionDriver(ABC):
         self._judge_calls_taken = 0
         # Start of the last `respond` or `verify`. The times of judge calls are relative to it.
         self._asked_at = 0.0
-
-    async def _ask_policy(self, policy: Policy, ask: Ask) -> Reply:
-        try:
-            return await policy.ask(ask)
-        except BaseException:
-            self.retried_failures += ask.retries > 0
-            raise
 
     @abstractmethod
     def events(self) -> AsyncGenerator[TraceUnion, None]:

@@ -47,6 +47,9 @@ class HistoryForm(NamedTuple):
 
 AS_WRITTEN = HistoryForm()
 
+Facts = tuple[bool, dict[str, Any]]
+"""Facts about the fields of a request: whether the server may use a grammar, and the sampling as it was sent."""
+
 IMAGES_FOLLOW = "The result has only images. They follow."
 """Placeholder text of a tool result that has only images. A user message after it contains the images."""
 
@@ -86,11 +89,11 @@ def chat_messages(
 class SentMessages:
     """The chat messages of a conversation that grows between calls. Each item is converted once, not at each call.
 
-    Also keeps the fields of the request beside the messages, which calls of a conversation usually share, and the
-    token IDs of the last call.
+    Also keeps the fields of the request beside the messages, which calls of a conversation usually share, facts about
+    them, and the token IDs of the last call.
     """
 
-    __slots__ = ("_fields", "_items", "_messages", "_sampling", "_tools", "known_ids")
+    __slots__ = ("_facts", "_fields", "_items", "_messages", "_sampling", "_tools", "known_ids")
 
     def __init__(self) -> None:
         self.known_ids = KnownIds()
@@ -99,12 +102,21 @@ class SentMessages:
         self._fields: dict[str, Any] = {}
         self._tools: object = None
         self._sampling: object = None
+        self._facts: Facts | None = None
 
     def keep_fields(self, tools: object, sampling: object, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of the previous call if they were made from the same objects, otherwise new ones."""
         if tools is not self._tools or sampling is not self._sampling:
-            self._fields, self._tools, self._sampling = make(), tools, sampling
+            self._fields, self._tools, self._sampling, self._facts = make(), tools, sampling, None
         return self._fields
+
+    def keep_facts(self, body: dict[str, Any], make: Callable[[], Facts]) -> Facts:
+        """Return what `make` reads in fields of a request, once for as long as they are kept."""
+        if body is not self._fields:
+            return make()
+        if self._facts is None:
+            self._facts = make()
+        return self._facts
 
     def extend(
         self, items: list[Item], *, instructions: object, reasoning: Reasoning, form: HistoryForm = AS_WRITTEN

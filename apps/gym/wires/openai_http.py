@@ -27,6 +27,7 @@ from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.json_constants import null_constants
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.sent_sampling import as_sent
+from apps.gym.traces.chat_turns import SentMessages
 from apps.gym.traces.known_ids import KnownIds
 from apps.gym.wires.chat import chat_request
 from apps.gym.wires.chat_deltas import DeltaReader
@@ -149,7 +150,6 @@ class HttpPolicy:
 
     async def ask(self, ask: Ask) -> Reply:
         asked, tries, body = ask, 0, self.make_body(ask)
-        grammar = has_grammar(body)
         while True:
             tries += 1
             ask.retries = tries - 1
@@ -174,8 +174,10 @@ class HttpPolicy:
                 body = self.make_body(asked)
                 continue
             await self._pauses.wait(pause)
-        reply.retries, reply.version, reply.grammar = tries - 1, version, grammar
-        sent = as_sent(asked.sampling, body, self._names)
+        reply.retries, reply.version = tries - 1, version
+        reply.grammar, sent = (ask.sent or SentMessages()).keep_facts(
+            body, lambda: (has_grammar(body), as_sent(asked.sampling, body, self._names))
+        )
         reply.sampling = None if sent is ask.sampling else sent
         return reply
 
@@ -271,8 +273,10 @@ class HttpPolicy:
 
     def _joined(self, got: OutboundReply, stream: ChatStreamReader | None) -> bytes:
         """Return the body. A streamed body is joined into one reply, unless `stream` has already joined it."""
+        # No event begins like a JSON object, but some servers send events with another content type.
+        if got.body[:1] == b"{":
+            return got.body
         join = _JOINS[self._wire]
-        # Some servers send events with another content type. No JSON text begins like an event.
         is_stream = got.headers.get("Content-Type", "").startswith(EVENT_STREAM)
         if not (is_stream or got.body.startswith((b"data:", b"event:"))):
             return got.body

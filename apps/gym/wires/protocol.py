@@ -95,7 +95,9 @@ class Reply(msgspec.Struct, kw_only=True):
 
     def call_fields(self) -> dict[str, Any]:
         """Return the fields that a ModelCall copies, without sampling and tokens."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("sampling", "tokens")}
+        fields = msgspec.structs.asdict(self)
+        del fields["sampling"], fields["tokens"]
+        return fields
 
 
 class Policy(Protocol):

@@ -134,7 +134,7 @@ class Breakers:
                 held = tuple(pk for pk in counts if pk)
                 self._reports[endpoint] = BreakerReport(False, failures, message, named, held)
         elif outcome == "ok":
-            if failing := self._failing.get(collection):
+            if self._failing and (failing := self._failing.get(collection)):
                 self._failing[collection] = max(0.0, failing[0] - ANSWER_WEIGHT), *failing[1:]
             self._answers[endpoint] += 1
             self._answered_at[endpoint] = self._answered_at[endpoint, collection] = time.monotonic()
@@ -154,7 +154,8 @@ class Breakers:
 
     def forgive(self, collection: int) -> None:
         """Forget the failures of a collection, because a rollout completed."""
-        self._failing.pop(collection, None)
+        if self._failing:
+            self._failing.pop(collection, None)
 
     def failing_collections(self) -> frozenset[int]:
         """Return the collections that mostly failed, several times and lately. Others are claimed first."""

@@ -43,8 +43,8 @@ class WorkerSeats:
 
     @property
     def free(self) -> int:
-        waiting = min(len(self.memory.pausing), self._number) if self.memory else 0
-        return self._number - len(self._running) + waiting
+        pausing = self.memory.pausing if self.memory else ()
+        return self._number - len(self._running) + (min(len(pausing), self._number) if pausing else 0)
 
     def has_external_seat(self, taken: int) -> bool:
         return self.free > 0 and taken < external_seats(self._number)
