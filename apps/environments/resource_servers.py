@@ -13,6 +13,7 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
 from apps.gym.judging.judge import Judge
+from apps.gym.judging.reply_cache import ReplyCache
 from apps.gym.judging.scale import read_settings
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.inprocess import InProcessServer
@@ -152,8 +153,9 @@ def connect_judge(
     *,
     weights: Weights | None = None,
     gate: Gate | None = None,
+    replies: ReplyCache | None = None,
 ) -> Judge | None:
-    """Return the environment's judge, or None. `seats` limit its concurrent calls.
+    """Return the environment's judge, or None. `seats` limit its concurrent calls, `replies` are kept.
 
     Raise JudgeError if the model cannot be connected or the settings are invalid.
     """
@@ -176,6 +178,7 @@ def connect_judge(
         sampling=model.sampling,
         seats=seats,
         call_timeout=environment.verify_timeout,
+        replies=replies,
     )
 
 

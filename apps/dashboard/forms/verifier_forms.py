@@ -8,10 +8,9 @@ from django.core.exceptions import ValidationError
 
 from apps.dashboard.forms.fields import JSONTextField, LinesField, hide_optional_label
 from apps.gym.verifiers.hybrid import Hybrid
-from apps.gym.verifiers.llm_judge import LLMJudge
 from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.protocol import read_type
-from apps.gym.verifiers.registry import VERIFIERS
+from apps.gym.verifiers.registry import VERIFIERS, asks_judge
 
 PREFIX = "verifier_"
 KIND = "verifier_type"
@@ -64,9 +63,8 @@ class VerifierForm(forms.Form):
     @property
     def may_ask_judge(self) -> bool:
         """Return True if the verifier may call a judge. A hybrid may if it names a judge, even if it has errors."""
-        judge = read_type(LLMJudge)
-        parts = self[f"{PREFIX}components"].value() if self.kind == read_type(Hybrid) else ""
-        return self.kind == judge or judge in str(parts)
+        parts = str(self[f"{PREFIX}components"].value()) if self.kind == read_type(Hybrid) else ""
+        return any(asks_judge({"type": kind}) and (kind == self.kind or kind in parts) for kind in VERIFIERS)
 
     def parameters(self) -> list[forms.BoundField]:
         return [self[PREFIX + name] for name in self._properties]

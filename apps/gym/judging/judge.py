@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from apps.gym.calls.time_limits import TimeLimit, working_time
-from apps.gym.errors import GymError, JudgeError
+from apps.gym.errors import GymError, JudgeError, PolicyError
 from apps.gym.judging.prompts import DEFAULT_RUBRICS, ask_again, ask_verdict
+from apps.gym.judging.reply_cache import ReplyCache
 from apps.gym.judging.scale import (
     JudgeSettings,
     Scale,
@@ -28,6 +29,7 @@ from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import Item, Tool, assistant_text
 from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
+from apps.gym.wires.score_wire import ScoreEndpoint
 
 CONTRADICTION = "contradicts itself"
 """Part of the message of a JudgeError if the judge's answers in both orders differ."""
@@ -49,7 +51,7 @@ class Judge:
 
     `seats` limits concurrent questions. `call_timeout` is the limit in seconds for one question, including the client's
     retries. `sampling` is the model's own; the temperature is 0 unless the judge's settings set it, or the model plays
-    a user. `clock` returns seconds.
+    a user. `clock` returns seconds. `replies` keeps the replies of reward models.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Judge:
         seats: AbstractAsyncContextManager[Any] | None = None,
         call_timeout: float = 120.0,
         clock: Callable[[], float] = working_time,
+        replies: ReplyCache | None = None,
     ) -> None:
         self.policy = policy
         self.name = name
@@ -73,6 +76,16 @@ class Judge:
         self.seats: AbstractAsyncContextManager[Any] = seats or nullcontext()
         self.call_timeout = call_timeout
         self.clock = clock
+        self.replies = replies or ReplyCache()
+
+    def find_policy(self, endpoint: ScoreEndpoint | None) -> Policy:
+        """Return the client of the model's endpoint for scores. Raises JudgeError if it has none."""
+        if endpoint is None:
+            return self.policy
+        try:
+            return self.policy.at(endpoint)
+        except PolicyError as error:
+            raise JudgeError(f"The judge {self.name} cannot score: {error}").permanent() from None
 
     def open_judgement(self, *, seed: int) -> "Judgement":
         return Judgement(self, seed=seed)
@@ -134,6 +147,26 @@ class Judgement:
         sampling = {**self._judge.user_sampling, "seed": self._seed}
         call = JudgeCall(judge=self._judge.name, question="next message", role="user", prompt=prompt, sampling=sampling)
         return (await self._ask(call, items, tools)).items
+
+    async def read_scores(self, endpoint: ScoreEndpoint | None, items: list[Item]) -> JudgeCall:
+        """Return the call of a reward model, whose items have the scores. None: its chat endpoint. Raises JudgeError.
+
+        An equal call is made once while the judge keeps its reply; then the call has no tokens.
+        """
+        judge = self._judge
+        policy = judge.find_policy(endpoint)
+        sampling = judge.sampling if endpoint is None else {}
+        call = JudgeCall(judge=judge.name, question="reward", prompt=items, sampling=sampling)
+        version = getattr(getattr(policy, "weights", None), "version", "")
+        async with judge.replies.turn(msgspec.json.encode([repr(policy), version, endpoint, sampling, items])) as turn:
+            if turn.reply is None:
+                turn.reply = await self._ask(call, items, policy=policy)
+            else:
+                call.question, call.at = "reward, cached", judge.clock() - self._began
+                self._take(call, turn.reply)
+                call.usage = {"input_tokens": 0, "output_tokens": 0}
+                self.calls.append(call)
+        return call
 
     async def score(self, *, rubric: str, **sections: str) -> Verdict:
         """Return the judge's verdict on one attempt. Raises JudgeError."""
@@ -237,7 +270,9 @@ class Judgement:
             sampling["text"] = {"format": form}
         return sampling
 
-    async def _ask(self, call: JudgeCall, items: list[Item], tools: Sequence[Tool] = ()) -> Reply:
+    async def _ask(
+        self, call: JudgeCall, items: list[Item], tools: Sequence[Tool] = (), *, policy: Policy | None = None
+    ) -> Reply:
         """Make one call, and record it whatever its outcome.
 
         Time spent waiting for a seat or flow control does not count.
@@ -251,7 +286,7 @@ class Judgement:
             ask = Ask(items=items, tools=list(tools), sampling=call.sampling)
             try:
                 with TimeLimit(judge.call_timeout):
-                    reply = await judge.policy.ask(ask)
+                    reply = await (policy or judge.policy).ask(ask)
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"
                 raise JudgeError(f"The {who} gave {call.problem}.") from None
@@ -263,9 +298,7 @@ class Judgement:
                 raise
             finally:
                 call.duration, call.retries = judge.clock() - began, ask.retries
-        call.sampling = call.sampling if reply.sampling is None else reply.sampling
-        call.items, call.model, call.version = reply.items, reply.model, reply.version
-        call.usage, call.finish_reason = reply.usage, reply.finish_reason
+        self._take(call, reply)
         if reply.finish_reason in ("context_length", "content_filter"):
             call.problem = f"it was stopped by {reply.finish_reason}"
             raise JudgeError(f"The {who} gave no answer: {call.problem}.").permanent()
@@ -274,6 +307,11 @@ class Judgement:
             call.problem = f"it refused: {refusal}"
             raise JudgeError(f"The {who} gave no answer: {call.problem}").permanent()
         return reply
+
+    def _take(self, call: JudgeCall, reply: Reply) -> None:
+        call.sampling = call.sampling if reply.sampling is None else reply.sampling
+        call.items, call.model, call.version = reply.items, reply.model, reply.version
+        call.usage, call.finish_reason = reply.usage, reply.finish_reason
 
     def _contradiction(self, given: str, swapped: str) -> JudgeError:
         self.calls[-1].problem = f"{CONTRADICTION}: {given} in one order, {swapped} in the other"

@@ -67,6 +67,7 @@ EXAMPLES: dict[str, Example] = {
         output=[_WEATHER_CALL, _output("{}"), {"role": "assistant", "content": "Snow."}],
     ),
     "llm_judge": Example(parameters={"rubric": "Is the answer polite?"}, reply="Gladly: it is 42."),
+    "reward_model": Example(parameters={"endpoint": "classify", "index": 1}, reply="Gladly: it is 42."),
     "hybrid": Example(
         parameters={
             "components": [

@@ -9,7 +9,7 @@ from apps.gym.judging.judge import Judgement
 from apps.gym.judging.prompts import final_answer, find_placeholders, readable_prompt, readable_trace
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, dump_json, input_items
-from apps.gym.verifiers.protocol import Verifier
+from apps.gym.verifiers.protocol import JudgedVerifier
 
 
 async def judge_attempt(row: TaskRow, response: dict[str, Any], judgement: Judgement, *, rubric: str = "") -> Reward:
@@ -98,7 +98,7 @@ def _require(expected: str) -> str:
     return expected
 
 
-class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
+class LLMJudge(JudgedVerifier, frozen=True, kw_only=True, tag="llm_judge"):
     """The judge's score, scaled to 0–1: (score − low) ÷ (high − low). With named verdicts, each verdict has its own
     reward.
 
@@ -124,5 +124,5 @@ class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
         ),
     ] = ""
 
-    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
-        raise VerifierError("this environment has no judge model. Choose one in its settings").permanent()
+    async def judge(self, row: TaskRow, response: dict[str, Any], judgement: Judgement) -> Reward:
+        return await judge_attempt(row, response, judgement, rubric=self.rubric)

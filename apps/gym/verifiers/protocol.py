@@ -5,7 +5,7 @@ The module also has the base class of verifiers that compare answers.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,9 @@ from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import answer_text, expected_answer, extraction_mode
+
+if TYPE_CHECKING:
+    from apps.gym.judging.judge import Judgement
 
 Problem = tuple[str, str]
 """JSON pointer to an invalid parameter, and a message that completes the sentence "<parameter> …"."""
@@ -64,6 +67,17 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
         `response` is a Responses object whose `output` has every item after the prompt. Raises VerifierError.
         """
+        raise NotImplementedError
+
+
+class JudgedVerifier(Verifier, frozen=True, kw_only=True):
+    """Base class of verifiers that call the environment's judge model."""
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        raise VerifierError("this environment has no judge model. Choose one in its settings").permanent()
+
+    async def judge(self, row: TaskRow, response: dict[str, Any], judgement: "Judgement") -> Reward:
+        """Score an attempt. Raises JudgeError, and VerifierError if the row lacks what the judge needs."""
         raise NotImplementedError
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from apps.gym.verifiers.hybrid import Hybrid
-from apps.gym.verifiers.llm_judge import LLMJudge
 from apps.gym.verifiers.parameters_reader import find_problems_as, read_as
-from apps.gym.verifiers.protocol import Problem, Verifier, read_type
+from apps.gym.verifiers.protocol import JudgedVerifier, Problem, Verifier, read_type
 from apps.gym.verifiers.single_verifiers import SINGLES
 
 VERIFIERS: dict[str, type[Verifier]] = {**SINGLES, read_type(Hybrid): Hybrid}
@@ -27,7 +26,6 @@ def asks_judge(given: object) -> bool:
         return False
     parts = given.get("components")
     parts = parts if isinstance(parts, list) else []
-    kind = read_type(LLMJudge)
-    return given.get("type") == kind or any(
-        isinstance(part, dict) and asks_judge(part.get("verifier")) for part in parts
-    )
+    kind = given.get("type")
+    judged = isinstance(kind, str) and kind in VERIFIERS and issubclass(VERIFIERS[kind], JudgedVerifier)
+    return judged or any(isinstance(part, dict) and asks_judge(part.get("verifier")) for part in parts)

@@ -7,6 +7,7 @@ from apps.gym.verifiers.llm_judge import LLMJudge
 from apps.gym.verifiers.math.math_verifier import Mathematics
 from apps.gym.verifiers.math.numeric import Numeric
 from apps.gym.verifiers.protocol import Verifier, read_type
+from apps.gym.verifiers.reward_model import RewardModel
 from apps.gym.verifiers.structured.structured_output import StructuredOutput
 from apps.gym.verifiers.text.exact_match import ExactMatch, StringMatch
 from apps.gym.verifiers.text.multiple_choice import MultipleChoice
@@ -29,5 +30,6 @@ _ALL: tuple[type[Verifier], ...] = (
     Instructions,
     Efficiency,
     LLMJudge,
+    RewardModel,
 )
 SINGLES: dict[str, type[Verifier]] = {read_type(verifier): verifier for verifier in _ALL}

@@ -8,9 +8,8 @@ from apps.gym.judging.judge import Judgement
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, text_of
 from apps.gym.verifiers.hybrid import Hybrid
-from apps.gym.verifiers.llm_judge import LLMJudge, judge_attempt
 from apps.gym.verifiers.processes.process_pool import shared_pool
-from apps.gym.verifiers.protocol import AnswerVerifier, Verifier
+from apps.gym.verifiers.protocol import AnswerVerifier, JudgedVerifier, Verifier
 
 MAX_ON_LOOP = 100_000
 """Maximum characters of an attempt that a quick verifier reads on the event loop, which takes milliseconds."""
@@ -37,10 +36,10 @@ async def verify_attempt(
     try:
         if isinstance(verifier, Hybrid):
             return await _verify_parts(verifier, row, response, judgement, most_seconds, whose=whose)
-        if isinstance(verifier, LLMJudge):
+        if isinstance(verifier, JudgedVerifier):
             if judgement is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").permanent()
-            return await judge_attempt(row, response, judgement, rubric=verifier.rubric)
+            return await verifier.judge(row, response, judgement)
         if verifier.runs_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
         seconds = min(verifier.max_seconds, most_seconds)

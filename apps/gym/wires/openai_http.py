@@ -1,6 +1,7 @@
 """A policy model behind an HTTP endpoint: OpenAI-compatible over two wires, or the Anthropic Messages API."""
 
 import asyncio
+import copy
 import functools
 import re
 from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ from apps.gym.wires.messages_request import messages_request
 from apps.gym.wires.messages_stream import join_messages_stream
 from apps.gym.wires.protocol import Ask, Reply, Weights, reseed
 from apps.gym.wires.responses_wire import ReplyFailed, join_responses_stream, read_responses_reply, responses_request
+from apps.gym.wires.score_wire import ScoreEndpoint
 from apps.gym.wires.sending import Sender
 
 _MESSAGE_CHARACTERS = 500
@@ -136,6 +138,7 @@ class HttpPolicy:
             "messages": lambda body, _: read_messages_reply(body),
         }
         self._read = readers[wire]
+        self._write = REQUESTS[wire]
         self.weights = weights or Weights()
         self._secrets = list(secrets)
         written = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
@@ -147,6 +150,13 @@ class HttpPolicy:
 
     def __repr__(self) -> str:
         return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
+
+    def at(self, endpoint: ScoreEndpoint) -> "HttpPolicy":
+        scorer = copy.copy(self)
+        scorer.sender = self.sender.at_root(f"/{endpoint.path}")
+        scorer._write = endpoint.make_body
+        scorer._read = lambda body, _: endpoint.read_reply(body)
+        return scorer
 
     async def ask(self, ask: Ask) -> Reply:
         asked, tries, body = ask, 0, self.make_body(ask)
@@ -185,7 +195,7 @@ class HttpPolicy:
         return ask.on_delta is not None and self._wire == "chat"
 
     def make_body(self, ask: Ask) -> dict[str, Any]:
-        body = REQUESTS[self._wire](ask, model_name=self._model_name, dialect=self._dialect)
+        body = self._write(ask, model_name=self._model_name, dialect=self._dialect)
         return {**body, **_STREAMED} if self._streams(ask) else body
 
     async def _try_streamed(self, body: dict[str, Any], ask: Ask, tries: int) -> Reply:

@@ -1,7 +1,7 @@
 """The interface of policy clients: an `Ask` with a conversation gets a `Reply`."""
 
 import zlib
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -10,6 +10,9 @@ from apps.gym.traces.events import JudgeCall, ModelCall
 from apps.gym.traces.items import Item, TokenUsage, Tool
 from apps.gym.traces.tokens import TokenCapture
 from apps.gym.wires.chat_deltas import OnDelta
+
+if TYPE_CHECKING:
+    from apps.gym.wires.score_wire import ScoreEndpoint
 
 VERDICT_SCHEMA = "verdict"
 """Schema name of judge verdicts. The scripted policy recognises questions of a judge by it."""
@@ -104,6 +107,10 @@ class Policy(Protocol):
     """Calls a model. Raises PolicyError without a valid reply, and TimedOut if call and retries take too long."""
 
     async def ask(self, ask: Ask) -> Reply: ...
+
+    def at(self, endpoint: "ScoreEndpoint") -> "Policy":
+        """Return a client of the model's endpoint for scores, with the same limits. Raises PolicyError without one."""
+        ...
 
 
 MAX_CALL_TOKENS = 1_000_000_000

@@ -1,5 +1,6 @@
 """Send requests to a policy model over GymWeb's own HTTP client, to one of its servers."""
 
+import copy
 import json
 import zlib
 from collections.abc import Awaitable, Mapping, Sequence
@@ -35,6 +36,10 @@ class Sender(Protocol):
 
         Raises like `send`.
         """
+        ...
+
+    def at_root(self, path: str) -> "Sender":
+        """Return a sender to `path` below each base URL without /v1. Raises PolicyError if it is not available."""
         ...
 
 
@@ -89,6 +94,11 @@ class PlainSender:
             timeout=self._call_timeout,
             connect_timeout=self._connect_timeout,
         )
+
+    def at_root(self, path: str) -> "PlainSender":
+        sender = copy.copy(self)
+        sender._urls = [server.removesuffix("/v1") + path for server in self.servers]
+        return sender
 
     def _url(self, session: str, tries: int) -> str:
         if len(self._urls) == 1:

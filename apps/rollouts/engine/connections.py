@@ -15,6 +15,7 @@ from apps.environments.resource_servers import connect_environment, connect_judg
 from apps.gym.boxes.command_spec import CommandSpec
 from apps.gym.calls.observers import Observer, Outcome
 from apps.gym.calls.outbound import Outbound
+from apps.gym.judging.reply_cache import ReplyCache
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.wires.pricing import FREE
@@ -56,6 +57,7 @@ def connect_setting(
     seats: JudgeSeats,
     weights: WeightsInUse,
     throttles: Throttles,
+    replies: ReplyCache | None = None,
 ) -> Setting:
     """Build the objects that all rollouts of a collection share.
 
@@ -85,6 +87,7 @@ def connect_setting(
             seats.of(judged_by, model),
             weights=weights.of(judged_by),
             gate=throttles.gate(endpoint),
+            replies=replies,
         )
     return Setting(
         policy_model_id=model.pk,
@@ -151,6 +154,7 @@ class Settings:
         self._seats = seats
         self._throttles = throttles
         self._weights = WeightsInUse()
+        self._replies: dict[int, ReplyCache] = {}  # by collection
         self._followed: object = None  # version of the database whose model versions are known
         self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time at which they expire
 
@@ -161,6 +165,7 @@ class Settings:
             known = (time.monotonic() + FRESH_SECONDS, self._connect(collection_id))
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
+                self._replies.clear()
             self._known[collection_id] = known
         if isinstance(known[1], CannotRun):
             raise known[1]
@@ -192,6 +197,7 @@ class Settings:
                 seats=self._seats,
                 weights=self._weights,
                 throttles=self._throttles,
+                replies=self._replies.setdefault(collection_id, ReplyCache()),
             )
         except DatabaseError:
             raise  # an outage is not a problem of the collection

@@ -16,6 +16,7 @@ from tests.gym.verifiers import (
     test_mathematics,
     test_multiple_choice,
     test_patterns,
+    test_reward_model,
     test_string_match,
     test_structured_output,
     test_tool_calls,
@@ -38,6 +39,7 @@ TABLES = {
     "instructions": test_instructions.ROWS,
     "efficiency": test_efficiency.CASES,
     "llm_judge": test_llm_judge.CASES,
+    "reward_model": test_reward_model.CASES,
     "hybrid": test_hybrid.CASES,
 }
 """Each a list of cases that end in the reward, or in what stands for one."""

@@ -14,7 +14,7 @@ from apps.environments.verifier_cases import try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.parameters_reader import parameters_schema
-from apps.gym.verifiers.registry import VERIFIERS
+from apps.gym.verifiers.registry import VERIFIERS, asks_judge
 
 
 @allow(GET=Permission.READ)
@@ -43,7 +43,7 @@ def verifier_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "schema": pretty(schema),
         "verifier": verifier,
         "form": form,
-        "asks_judge": slug == "llm_judge",
+        "asks_judge": asks_judge({"type": slug}),
     }
     if verifier.is_valid() and form.is_valid():
         given = form.cleaned_data

@@ -1,0 +1,96 @@
+"""Endpoints of a model server that return numbers instead of text: vLLM's /classify, /score and /pooling."""
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from apps.gym.errors import PolicyError
+from apps.gym.traces.chat_turns import HistoryForm, SentMessages
+from apps.gym.traces.items import dump_json, message, text_of
+from apps.gym.wires.chat_reply import ReplyMalformed
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.protocol import Ask, Reply, read_usage
+
+MAX_SCORES = 1_000
+"""Maximum numbers of a reply. A longer one is the vector of an embedding model."""
+
+
+class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A path, and what is sent to it.
+
+    `text` sends the last item as plain text instead of chat messages. `raw` requests scores before the activation
+    (softmax or sigmoid). `tokens` combines the scores of a reply that has some for each token.
+    """
+
+    path: Literal["classify", "score", "pooling"]
+    text: bool = False
+    raw: bool = False
+    tokens: Literal["last", "mean", "min"] = "last"
+
+    def make_body(self, ask: Ask, *, model_name: str, dialect: Dialect) -> dict[str, Any]:
+        """Return the body of a request. /score compares the first item, the task, with the last."""
+        body: dict[str, Any] = {"model": model_name, "use_activation": not self.raw}
+        if self.path == "score":
+            body |= {"text_1": text_of(ask.items[0]), "text_2": text_of(ask.items[-1])}
+        elif self.text:
+            body["input"] = text_of(ask.items[-1])
+        else:
+            form = HistoryForm(dialect.call_content, valid_arguments=True)
+            body["messages"] = SentMessages().extend(
+                ask.items, instructions=None, reasoning=dialect.reasoning, form=form
+            )
+        return dialect.finish(body)
+
+    def read_reply(self, body: bytes) -> Reply:
+        """Return a reply whose only item has the scores as JSON. Raises ReplyMalformed, or PolicyError."""
+        try:
+            read = _decoder.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ReplyMalformed(f"The endpoint's reply has no scores: {error}.") from None
+        if len(read.data) != 1:
+            raise ReplyMalformed(f"The endpoint's reply has {len(read.data)} results instead of one.")
+        scores = self._read_scores(read.data[0])
+        if len(scores) > MAX_SCORES:
+            told = f"The endpoint returned {len(scores):,} numbers, like an embedding model"
+            raise PolicyError(f"{told}. Use a reward model or a classifier.").permanent()
+        if not scores or not all(map(math.isfinite, scores)):
+            raise ReplyMalformed("The endpoint's scores are missing or not finite.")
+        said: dict[str, Any] = {"scores": scores}
+        if read.data[0].label is not None:
+            said["label"] = read.data[0].label
+        usage = read_usage(input_tokens=read.usage.get("prompt_tokens"), output_tokens=0)
+        items = [message("assistant", dump_json(said))]
+        return Reply(items=items, finish_reason="stop", usage=usage, model=read.model, response_id=read.id)
+
+    def _read_scores(self, found: "_Result") -> list[float]:
+        given = {"classify": found.probs, "score": found.score, "pooling": found.data}[self.path]
+        if given is None:
+            raise ReplyMalformed(f"The endpoint's reply has no result of /{self.path}.")
+        if isinstance(given, float):
+            return [given]
+        rows = [row for row in given if isinstance(row, list)]
+        if not rows:
+            return [one for one in given if isinstance(one, float)]
+        if len({len(row) for row in rows}) > 1:
+            raise ReplyMalformed("The endpoint's tokens have different numbers of scores.")
+        columns = zip(*rows, strict=True)
+        combine = {"last": lambda one: one[-1], "mean": lambda one: math.fsum(one) / len(one), "min": min}[self.tokens]
+        return [combine(column) for column in columns]
+
+
+class _Result(msgspec.Struct):
+    probs: list[float] | None = None
+    score: float | None = None
+    data: list[float | list[float]] | None = None
+    label: str | None = None
+
+
+class _Scores(msgspec.Struct):
+    data: list[_Result]
+    id: str = ""
+    model: str = ""
+    usage: dict[str, Any] = {}
+
+
+_decoder = msgspec.json.Decoder(_Scores)
