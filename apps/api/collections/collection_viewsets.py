@@ -23,6 +23,7 @@ from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSeria
 from apps.api.framework.base_viewsets import operation
 from apps.api.framework.query_filters import FlagFilter, SlugFilter, WordsFilter
 from apps.exports.rechecks.stale_outputs import collections_to_recheck
+from apps.reviews.agreement.reward_agreement import read_reward_agreement
 from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet, ServerMetrics
 from apps.rollouts.search.keyset_pages import Sort
@@ -147,8 +148,10 @@ class CollectionViewSet(
     @operation("get", responses=MetricsSerializer)
     def metrics(self, request: Request, pk: str) -> Response:
         """Return rewards, pass@k, solve buckets, stop reasons and errors."""
-        figures = fresh_figures(self.get_object())
-        return Response(MetricsSerializer({**vars(figures.metrics), "as_of": figures.as_of}).data)
+        collection = self.get_object()
+        figures, blind = fresh_figures(collection), read_reward_agreement(collection)
+        given = {**vars(figures.metrics), "as_of": figures.as_of, "blind_reviews": blind}
+        return Response(MetricsSerializer(given).data)
 
     @operation("get", responses=ServerMetricsSerializer)
     def server_metrics(self, request: Request, pk: str) -> Response:

@@ -8,6 +8,7 @@ from apps.api.framework.record_serializers import make_serializer, record_serial
 from apps.api.framework.trainability_serializers import TrainabilitySerializer
 from apps.gym.metrics.first_k import FirstAttempts
 from apps.gym.setup_notices import SetupNotice
+from apps.reviews.agreement.reward_agreement import RewardAgreement
 from apps.rollouts.metrics.collection_figures import JudgeFigures, LengthBar, ToolFigures
 from apps.rollouts.metrics.components import ComponentFigures
 from apps.rollouts.metrics.figure_names import FIRST_K, HELP
@@ -88,6 +89,16 @@ FirstAttemptsSerializer = make_serializer(
 )
 
 
+RewardAgreementSerializer = make_serializer(
+    "RewardAgreement",
+    RewardAgreement,
+    rollouts="Rollouts with a reward and an answer of most reviewers.",
+    ties="Rollouts left out because reviewers disagree equally.",
+    same="Rollouts with yes that are solved, and with no that are not.",
+    auc="Probability that a rollout with yes has a higher reward than one with no; null without both.",
+)
+
+
 class MetricsSerializer(FiguresSerializer):
     as_of = serializers.DateTimeField(help_text=AS_OF)
     best_of_k = serializers.DictField(child=serializers.FloatField(), help_text=f"{HELP['best_of_k']} By k.")
@@ -95,6 +106,7 @@ class MetricsSerializer(FiguresSerializer):
     histogram = HistogramBinSerializer(many=True)
     tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null without a judge model.")
+    blind_reviews = RewardAgreementSerializer(many=True, help_text="Rewards against yes/no answers in blind queues.")
     by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")
     trainability = TrainabilitySerializer(help_text="What may be trained on, and why the rest may not.")
     notices = serializer_of(SetupNotice)(many=True, help_text="Signs that the server, not the model, decided outcomes.")

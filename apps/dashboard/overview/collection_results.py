@@ -10,6 +10,7 @@ from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.dashboard.overview.error_causes import say_why
 from apps.dashboard.overview.server_metric_rows import read_server_metrics
+from apps.reviews.agreement.reward_agreement import read_reward_agreement
 from apps.rollouts.metrics.cached_figures import CachedFigures, is_measured_on_request
 from apps.rollouts.metrics.collection_figures import CollectionMetrics
 from apps.rollouts.metrics.figure_names import CURVES, FIRST_K
@@ -61,6 +62,7 @@ def read_results(collection: Collection, kept: CachedFigures[PageFigures]) -> di
         "first_k": [(each.k, [getattr(each, name.name) for name in FIRST_K]) for each in metrics.first_k],
         "latency": _latency(metrics),
         "server": read_server_metrics(collection),
+        "blind_reviews": read_reward_agreement(collection) if metrics.judge else [],
     }
 
 

@@ -28,7 +28,7 @@ from apps.gym.judging.verdict_reader import read_verdict
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import Item, Tool, assistant_text
-from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
+from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply, ScoringPolicy
 from apps.gym.wires.score_wire import ScoreEndpoint
 
 CONTRADICTION = "contradicts itself"
@@ -78,14 +78,18 @@ class Judge:
         self.clock = clock
         self.replies = replies or ReplyCache()
 
-    def find_policy(self, endpoint: ScoreEndpoint | None) -> Policy:
-        """Return the client of the model's endpoint for scores. Raises JudgeError if it has none."""
-        if endpoint is None:
-            return self.policy
+    def prepare_scores(self, endpoint: ScoreEndpoint | None, ask: Ask) -> tuple[ScoringPolicy, dict[str, Any]]:
+        """Return the client of an endpoint (None: chat) and the body of the request.
+
+        Raises JudgeError if the model has no such endpoint.
+        """
+        if not isinstance(self.policy, ScoringPolicy):
+            raise JudgeError(f"The judge {self.name} is scripted and has no scores.").permanent()
         try:
-            return self.policy.at(endpoint)
+            policy = self.policy.at(endpoint) if endpoint else self.policy
+            return policy, policy.make_body(ask)
         except PolicyError as error:
-            raise JudgeError(f"The judge {self.name} cannot score: {error}").permanent() from None
+            raise JudgeError(f"The judge {self.name} cannot score: {error}").permanent() from error
 
     def open_judgement(self, *, seed: int) -> "Judgement":
         return Judgement(self, seed=seed)
@@ -154,11 +158,11 @@ class Judgement:
         An equal call is made once while the judge keeps its reply; then the call has no tokens.
         """
         judge = self._judge
-        policy = judge.find_policy(endpoint)
         sampling = judge.sampling if endpoint is None else {}
+        policy, body = judge.prepare_scores(endpoint, Ask(items=items, sampling=sampling))
         call = JudgeCall(judge=judge.name, question="reward", prompt=items, sampling=sampling)
-        version = getattr(getattr(policy, "weights", None), "version", "")
-        async with judge.replies.turn(msgspec.json.encode([repr(policy), version, endpoint, sampling, items])) as turn:
+        request = msgspec.json.encode([repr(policy), policy.weights.version, body, endpoint])
+        async with judge.replies.turn(request) as turn:
             if turn.reply is None:
                 turn.reply = await self._ask(call, items, policy=policy)
             else:

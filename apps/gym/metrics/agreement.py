@@ -5,6 +5,7 @@ A unit maps each person who judged an item to their value. People without a valu
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -132,3 +133,15 @@ def correlate(pairs: Sequence[tuple[float, float]]) -> float | None:
         return statistics.correlation(*zip(*pairs, strict=True))
     except statistics.StatisticsError:
         return None
+
+
+def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> float | None:
+    """Return the probability that a positive is above a negative, ties counted half. None without either.
+
+    See Hanley and McNeil 1982, The Meaning and Use of the Area under a ROC Curve.
+    """
+    if not positives or not negatives:
+        return None
+    below = sorted(negatives)
+    wins = sum(bisect_left(below, one) + bisect_right(below, one) for one in positives)
+    return wins / (2 * len(positives) * len(negatives))

@@ -1,6 +1,7 @@
 """Send requests to find out what an endpoint supports. Each named check reports its exact error if it failed."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -15,7 +16,8 @@ from apps.gym.errors import GymError
 from apps.gym.storable import clean_line
 from apps.gym.traces.items import Tool, as_object, function_calls, message, read_json
 from apps.gym.wires.hidden_secrets import hide_secrets
-from apps.gym.wires.protocol import Ask, Policy, Reply, has_all_counts
+from apps.gym.wires.protocol import Ask, Policy, Reply, ScoringPolicy, has_all_counts
+from apps.gym.wires.score_wire import ScoreEndpoint
 from apps.gym.wires.sending import Sender
 
 LIST_SECONDS = 10.0
@@ -304,11 +306,22 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
     except GymError as error:
         if error.refused_by == "rate_limit":
             return _unanswered(f"Not checked: the endpoint throttles calls for now. {error}", "not_applicable")
+        if "404" in str(error) and await _returns_scores(endpoint.policy):
+            return _unanswered("The server returns scores instead of text. Use it as a reward model.", "not_applicable")
         return _unanswered(str(error))
     except TimeoutError:
         return _unanswered(f"No reply within {CALL_SECONDS:g} s.")
     seconds = time.perf_counter() - began
     return [_tool_call(reply, limit), _usage(reply), _tokens(endpoint, reply, capabilities), _latency(servers, seconds)]
+
+
+async def _returns_scores(policy: Policy) -> bool:
+    if not isinstance(policy, ScoringPolicy):
+        return False
+    with contextlib.suppress(GymError, TimeoutError), TimeLimit(LIST_SECONDS):
+        await policy.at(ScoreEndpoint(path="pooling", text=True)).ask(Ask(items=[message("user", QUESTION)]))
+        return True
+    return False
 
 
 def _unanswered(problem: str, status: Status = "failed") -> list[Check]:

@@ -1,7 +1,7 @@
 """The interface of policy clients: an `Ask` with a conversation gets a `Reply`."""
 
 import zlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -108,8 +108,17 @@ class Policy(Protocol):
 
     async def ask(self, ask: Ask) -> Reply: ...
 
-    def at(self, endpoint: "ScoreEndpoint") -> "Policy":
-        """Return a client of the model's endpoint for scores, with the same limits. Raises PolicyError without one."""
+
+@runtime_checkable
+class ScoringPolicy(Policy, Protocol):
+    """A policy whose server may have endpoints for scores. `make_body` returns the body of a request."""
+
+    weights: Weights
+
+    def make_body(self, ask: Ask) -> dict[str, Any]: ...
+
+    def at(self, endpoint: "ScoreEndpoint") -> "ScoringPolicy":
+        """Return a client of such an endpoint, with the same limits. Raises PolicyError if there is none."""
         ...
 
 

@@ -1,6 +1,7 @@
 """Endpoints of a model server that return numbers instead of text: vLLM's /classify, /score and /pooling."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -75,8 +76,14 @@ class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
         if len({len(row) for row in rows}) > 1:
             raise ReplyMalformed("The endpoint's tokens have different numbers of scores.")
         columns = zip(*rows, strict=True)
-        combine = {"last": lambda one: one[-1], "mean": lambda one: math.fsum(one) / len(one), "min": min}[self.tokens]
-        return [combine(column) for column in columns]
+        return [_COMBINE[self.tokens](column) for column in columns]
+
+
+_COMBINE: dict[str, Callable[[Sequence[float]], float]] = {
+    "last": lambda column: column[-1],
+    "mean": lambda column: math.fsum(column) / len(column),
+    "min": min,
+}
 
 
 class _Result(msgspec.Struct):

@@ -15,11 +15,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from apps.gym.errors import PolicyError
 from apps.gym.image_data import DATA_URL, image_addresses
 from apps.gym.traces.items import Item, Tool, item_type, text_of
 from apps.gym.wires.protocol import Ask, Reply, Weights
-from apps.gym.wires.score_wire import ScoreEndpoint
 from apps.gym.wires.scripted_answers import (
     answer_about_images,
     answer_question,
@@ -49,9 +47,6 @@ class ScriptedPolicy:
     def __init__(self, *, mistake_rate: float = 0.0, weights: Weights | None = None) -> None:
         self.mistake_rate = mistake_rate
         self.weights = weights or Weights()
-
-    def at(self, endpoint: ScoreEndpoint) -> "ScriptedPolicy":
-        raise PolicyError(f"A scripted model has no /{endpoint.path}.").permanent()
 
     async def ask(self, ask: Ask) -> Reply:
         view = _Conversation.of(ask)

@@ -1,16 +1,19 @@
 """Precision and recall of the answers of a scan, against reviews in blind queues."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Any
 
 import msgspec
+from django.db.models import QuerySet
 
 from apps.gym.metrics.clustered_intervals import Z_95, wilson
 from apps.reviews.models import Queue, Review, Rubric
 from apps.rollouts.models import Scan, ScanAnswer
 
 _BOOLEAN = ["yes", "no"]
+Rows = list[tuple[int, dict[str, Any]]]
+"""Reviews: rollout and scores."""
 
 
 class AnswerAccuracy(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,20 +56,15 @@ def read_accuracy(scan: Scan) -> Accuracy:
     as true.
     """
     choices = [choice.lower() for choice in scan.judge_question.choices]
-    blind = Review.objects.independent().filter(
-        queue__in=Queue.objects.blind().values("pk"), could_see_results=False, seq=None
-    )
-    reviews = blind.filter(rollout__scan_answers__scan=scan).order_by("pk")
-    rows: dict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    for pk, rollout, scores in reviews.exclude(queue__rubric=None).values_list("queue__rubric", "rollout", "scores"):
-        rows[pk].append((rollout, scores))
+    reviews = find_blind_reviews().filter(rollout__scan_answers__scan=scan)
+    rows = read_scores(reviews)
     answered = scan.answers.filter(state=ScanAnswer.State.ANSWERED, rollout__in=reviews.values("rollout"))
     said = {rollout: answer.lower() for rollout, answer in answered.values_list("rollout", "answer")}
     found = []
     for rubric in Rubric.objects.filter(pk__in=rows):
         for criterion in rubric.criteria:
             if set(_names(criterion)) & set(choices):
-                truth, ties, number = _take_majority(criterion["key"], rows[rubric.pk], said)
+                truth, ties, number = take_majority(criterion["key"], rows[rubric.pk], said)
                 found.append(
                     CriterionAccuracy(
                         rubric=rubric.slug,
@@ -81,15 +79,27 @@ def read_accuracy(scan: Scan) -> Accuracy:
     return Accuracy(criteria=[each for each in found if each.rollouts])
 
 
+def find_blind_reviews() -> QuerySet[Review]:
+    """Return the first reviews of people who could not see results, in blind queues, in the order of their ids."""
+    blind = Queue.objects.blind().values("pk")
+    return Review.objects.independent().filter(queue__in=blind, could_see_results=False, seq=None).order_by("pk")
+
+
+def read_scores(reviews: QuerySet[Review]) -> dict[int, Rows]:
+    """Return the rollout and scores of each review, by the id of its rubric."""
+    rows: dict[int, Rows] = defaultdict(list)
+    for pk, rollout, scores in reviews.exclude(queue__rubric=None).values_list("queue__rubric", "rollout", "scores"):
+        rows[pk].append((rollout, scores))
+    return rows
+
+
 def _names(criterion: dict[str, Any]) -> list[str]:
     choices = _BOOLEAN if criterion["kind"] == "boolean" else criterion.get("choices", [])
     return [choice.lower() for choice in choices]
 
 
-def _take_majority(
-    key: str, rows: Iterable[tuple[int, dict[str, Any]]], said: dict[int, str]
-) -> tuple[dict[int, str], int, int]:
-    """Return the answer of most reviewers by rollout, the number of ties, and the number of reviews."""
+def take_majority(key: str, rows: Rows, said: Container[int]) -> tuple[dict[int, str], int, int]:
+    """Return the answer of most reviewers by rollout in `said`, the number of ties, and the number of reviews."""
     votes: dict[int, Counter[str]] = defaultdict(Counter)
     for rollout, scores in rows:
         if key in scores and rollout in said:

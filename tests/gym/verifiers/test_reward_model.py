@@ -241,7 +241,7 @@ def test_a_scripted_model_and_a_missing_judge_give_no_reward():
     verifier = read_verifier({"type": "reward_model"})
     row = {"responses_create_params": {"input": [message("user", PROMPT)]}}
     judgement = make_judge(ScriptedPolicy()).open_judgement(seed=1)
-    with pytest.raises(JudgeError, match="no /classify"):
+    with pytest.raises(JudgeError, match="no scores"):
         asyncio.run(verify_attempt(verifier, row, ANSWER, judgement=judgement))
     with pytest.raises(VerifierError, match="no judge model"):
         asyncio.run(verify_attempt(verifier, row, ANSWER))
