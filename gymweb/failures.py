@@ -82,4 +82,4 @@ def _retry_later(
 
 
 def _is_api_request(request: HttpRequest) -> bool:
-    return request.path.startswith(("/api/v1/", "/gym/")) or request.path in ("/mcp", "/mcp/")
+    return request.path.startswith(("/api/v1/", "/gym/", "/otlp/")) or request.path in ("/mcp", "/mcp/")

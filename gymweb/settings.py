@@ -312,6 +312,7 @@ WORKER_BACKGROUND_JOBS = [
     "apps.rollouts.plans.planning.sweep_plans",
     "apps.rollouts.steering.controls.sweep_cancelled",
     "apps.rollouts.streams.rollout_stream.sweep_left",
+    "apps.rollouts.imports.received_traces.store_complete_traces",
     "apps.tasks.upload_jobs.load_queued_upload",
     "apps.tasks.gold_checks.check_gold_answers",
     "apps.tasks.upload_cleanup.sweep_uploads",

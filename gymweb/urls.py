@@ -2,6 +2,7 @@ from django.urls import include, path
 
 from apps.api.fleet.scraping import MetricsView
 from apps.api.mcp_server.mcp_view import McpView
+from apps.api.otlp_view import OtlpView
 from gymweb.favicon import favicon
 from gymweb.health import healthz, readyz
 
@@ -13,6 +14,7 @@ urlpatterns = [
     path("api/", include("apps.api.urls")),
     path("mcp", McpView.as_view(), name="mcp"),
     path("mcp/", McpView.as_view()),
+    path("otlp/v1/traces", OtlpView.as_view(), name="otlp_traces"),
     path("gym/", include("apps.api.gym_protocol.gym_urls")),
     path("", include("apps.dashboard.urls")),
 ]

@@ -181,6 +181,7 @@ class _GenaiTrace:
                 "gymweb.call": number,
                 "gymweb.retry_of": call.retry_of or None,
                 "gymweb.root_reason": call.root_reason,
+                "gymweb.messages": self._messages if self._messages == "new" else None,
             },
             parent=self._agent_span(number),
             kind=CLIENT,

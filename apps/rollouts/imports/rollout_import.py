@@ -114,7 +114,7 @@ def _read_and_store(
     reading.read_rollouts(files)
     reading.check()
     version = reading.store_tasks(order.dataset, files, user)
-    model = order.policy_model or _model_of(reading.model)
+    model = order.policy_model or find_model(reading.model)
     collection = Collection(
         name=order.name or cut_clean(f"Imported: {files[0].name}", MAX_NAME),
         dataset=order.dataset,
@@ -165,7 +165,7 @@ def _digest(order: ImportOrder, files: Sequence[File], keep_good: bool) -> str:
     return whole.hexdigest()
 
 
-def _model_of(name: str) -> PolicyModel:
+def find_model(name: str) -> PolicyModel:
     """Return the policy model with this name, or create one that cannot be called."""
     # Redact before truncating: half a credential would not be recognised.
     name = clean_line(fresh_redactor().redact_text(name)[0], 100).strip() or "imported"
@@ -188,15 +188,16 @@ def _store_rollouts(
         process_exit.check()
         indexes = {task for task, _, _ in chunk}
         task_ids = dict(version.tasks.filter(index__in=indexes).values_list("index", "pk"))
-        _store_chunk(collection, task_ids, chunk)
+        store_attempts(collection, task_ids, chunk)
     Collection.objects.filter(pk=collection.pk, state=Collection.State.PLANNING).update(
         state=Collection.State.COMPLETED, finished_at=timezone.now()
     )
 
 
-def _store_chunk(
+def store_attempts(
     collection: Collection, task_ids: dict[int, int], chunk: Sequence[tuple[int, int, StoredAttempt]]
-) -> None:
+) -> list[Rollout]:
+    """Store attempts with their events. The chunk has task index, repeat and attempt of each. Return the rollouts."""
     # The files have neither end times nor durations.
     now = timezone.now()
     redactor = fresh_redactor()
@@ -235,6 +236,7 @@ def _store_chunk(
             calls_without_usage=F("calls_without_usage") + sum(rollout.calls_without_usage for rollout in rollouts),
             touched_at=now,
         )
+    return rollouts
 
 
 def _clean_trace(rollout: Rollout, attempt: StoredAttempt, redactor: Redactor) -> list[tuple[str, str, bytes | None]]:

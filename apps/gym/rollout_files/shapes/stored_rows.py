@@ -16,6 +16,7 @@ from apps.gym.rollout_files.rollout_rows import (
 from apps.gym.rollout_files.shapes.atif_trajectories import is_atif, read_trajectory
 from apps.gym.rollout_files.shapes.claude_code_sessions import read_claude_code
 from apps.gym.rollout_files.shapes.codex_sessions import read_codex
+from apps.gym.rollout_files.shapes.genai_spans import is_otlp, read_otlp
 from apps.gym.rollout_files.shapes.session_lines import SESSION, SESSION_FORMATS, session_lines
 from apps.gym.rollout_files.shapes.stored_conversations import read_chat_log
 from apps.gym.rollout_files.shapes.verifiers_results import is_episode, is_metadata, read_episode, read_result
@@ -26,7 +27,7 @@ from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import OURS, own_task
 from apps.gym.traces.items import TaskRow
 
-RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat", "atif", "claude_code", "codex"]
+RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat", "atif", "claude_code", "codex", "otlp"]
 FORMATS: dict[RolloutFormat, str] = {
     "auto": "Detect automatically",
     "nemo_gym": "NeMo Gym: rollouts, failures, tasks, materialised inputs",
@@ -35,6 +36,7 @@ FORMATS: dict[RolloutFormat, str] = {
     "atif": "ATIF trajectories 1.4 to 1.8: one file each, or one per line",
     "claude_code": "Claude Code: session files (.jsonl)",
     "codex": "Codex: session files (rollout-….jsonl)",
+    "otlp": "OpenTelemetry spans of model calls: one OTLP/JSON trace per line",
 }
 
 _Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], TaskRow]]
@@ -120,6 +122,7 @@ _TRACE_READERS: dict[str, Callable[[dict[str, Any]], StoredTrace]] = {
     "atif": read_trajectory,
     "claude_code": _session,
     "codex": _session,
+    "otlp": read_otlp,
 }
 
 
@@ -141,8 +144,8 @@ def _trace_line(found: str, trace: StoredTrace) -> StoredLine:
 def _format_of(row: dict[str, Any]) -> RolloutFormat:
     if SESSION in row:
         return "codex" if row[SESSION] == "codex" else "claude_code"
-    if is_atif(row):
-        return "atif"
+    if is_otlp(row) or is_atif(row):
+        return "otlp" if is_otlp(row) else "atif"
     if PARAMS in row or "response" in row or FAILURE_CLASS in row:
         return "nemo_gym"
     if "completion" in row or is_episode(row) or is_metadata(row):
@@ -153,7 +156,8 @@ def _format_of(row: dict[str, Any]) -> RolloutFormat:
         return "nemo_gym"
     text = (
         "this is not a stored rollout. Give responses_create_params and response (NeMo Gym), prompt and completion "
-        "or traces (verifiers), messages (OpenAI chat logs), schema_version and steps (ATIF), or a session file"
+        "or traces (verifiers), messages (OpenAI chat logs), schema_version and steps (ATIF), "
+        "resourceSpans (OTLP), or a session file"
     )
     raise RowRefused("unknown_shape", text)
 
