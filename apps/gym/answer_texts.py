@@ -146,13 +146,19 @@ def _without_label(line: str | None) -> str | None:
 
 def _without_markup(answer: str) -> str:
     r"""Return the answer without surrounding `$…$` or `\(…\)` and without `\text{…}`, which are common in boxes."""
-    answer = (_WRAPPER.sub(r"\1", answer) if "\\" in answer else answer).strip()
-    if (answer[:2], answer[-2:]) in ((r"\(", r"\)"), (r"\[", r"\]")) and len(answer) >= 4:
-        answer = answer[2:-2].strip()
-    while len(answer) > 1 and answer[0] == answer[-1] == "$":
-        answer = answer[1:-1].strip()
+    answer = without_delimiters(_WRAPPER.sub(r"\1", answer) if "\\" in answer else answer)
     bold = _EMPHASIS.fullmatch(answer) if answer[:1] in ("*", "_", "`") else None
     return bold["inner"].strip() if bold else answer
+
+
+def without_delimiters(formula: str) -> str:
+    r"""Return a formula without surrounding `$…$`, `$$…$$`, `\(…\)` or `\[…\]`."""
+    formula = formula.strip()
+    if (formula[:2], formula[-2:]) in ((r"\(", r"\)"), (r"\[", r"\]")) and len(formula) >= 4:
+        formula = formula[2:-2].strip()
+    while len(formula) > 1 and formula[0] == formula[-1] == "$":
+        formula = formula[1:-1].strip()
+    return formula
 
 
 def plain_characters(text: str) -> str:

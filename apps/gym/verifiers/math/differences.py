@@ -7,6 +7,7 @@ and subtracts the parts of dates. `find_difference` looks at the written formula
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from apps.gym.verifiers.math.formulas import RELATION, TEXT, squeeze, without_name
@@ -19,6 +20,7 @@ _PROGRAM = re.compile(r"0[xXbBoO]\w+")
 _LITERAL = re.compile(r"(?:(?:\d+(?: ?[-:] ?\d+)+|\d+(?:/\d+){2,}|0\d/\d+)(?:, ?(?!$)|$))+")
 _DATE = re.compile(r"\d+(?:[-/:]\d+){2,}")
 _DOTS = re.compile(r",\s*(?:\\[lc]?dots|\.\.\.|…)")
+"""1, 4, 9, … is not the set of these three."""
 _VECTOR = re.compile(r"\\(?:vec|nabla|mathbf|boldsymbol)(?![a-z])")
 _PRODUCT = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _PRIME = re.compile(r"'|\\prime(?![a-z])|\^\{?(?:T|\\top)(?![a-z])")
@@ -93,13 +95,9 @@ def _differ_in_differentials(expected: str, answer: str) -> bool:
     return bool(wanted and given) and wanted != given
 
 
-def _differ_in_primes(expected: str, answer: str) -> bool:
-    return _count_primes(expected) != _count_primes(answer)
-
-
-def _count_primes(formula: str) -> int:
-    """Count the marks of derivatives and of transposed matrices."""
-    return len(_PRIME.findall(TEXT.sub("", formula)))
+def _differ_in_number(marks: re.Pattern[str], expected: str, answer: str) -> bool:
+    wanted, given = (len(marks.findall(TEXT.sub("", text))) for text in (expected, answer))
+    return wanted != given
 
 
 def _differ_in_brackets(expected: str, answer: str) -> bool:
@@ -139,11 +137,6 @@ def _differ_in_products(expected: str, answer: str) -> bool:
     return wanted != given or (r"\times" in wanted and squeeze(expected) != squeeze(answer))
 
 
-def _differ_in_dots(expected: str, answer: str) -> bool:
-    """1, 4, 9, … is not the set of these three."""
-    return bool(_DOTS.search(expected)) != bool(_DOTS.search(answer))
-
-
 def _differ_in_words(expected: str, answer: str) -> bool:
     """Units and other words: one side may have more of them, or none, but not other ones or another order."""
     wanted, given = find_words(expected), find_words(answer)
@@ -161,9 +154,9 @@ _DIFFERENCES: dict[str, Callable[[str, str], bool]] = {
     "the order of letters": _differ_in_order_of_letters,
     "the base": _differ_in_bases,
     "a derivative": _differ_in_differentials,
-    "a prime or a transpose": _differ_in_primes,
+    "a prime or a transpose": partial(_differ_in_number, _PRIME),
     "the kind of brackets or the number of values": _differ_in_brackets,
     "the unit or another word": _differ_in_words,
-    "dots": _differ_in_dots,
+    "dots": partial(_differ_in_number, _DOTS),
     "the product of vectors": _differ_in_products,
 }

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from apps.gym.answer_texts import extract_answer, last_boxed, last_display
+from apps.gym.answer_texts import extract_answer, last_boxed, last_display, without_delimiters
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
@@ -34,7 +34,7 @@ _MOST_SIDES = 20
 _COMMANDS = re.compile(r"\\(?:[dt]?frac|sqrt|cdot|times|div|left|right|pi|pm)(?![a-zA-Z])|(?<=\d)[eE](?=[+-]?\d)")
 _TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(?![\w.])")
 """6.02e23 as programs write it. math-verify would read the e as a name."""
-_DERIVATIVE = re.compile(r"\\frac\{(?:d|(\\partial) )([a-zA-Z])\}\{(?:d|\\partial )([a-zA-Z])\}")
+_DERIVATIVE = re.compile(r"\\frac\{(?:d|\\(p)artial )([a-zA-Z])\}\{(?:d|\\partial )([a-zA-Z])\}")
 """SymPy takes y for a constant in dy/dx, whose derivative is 0."""
 _PROSE = re.compile(r"(?:^|[^\\a-zA-Z{])(?!(?:and|or|in|mod|ln|log|sqrt)\b)[a-zA-Z]{2,}|\$.*\$")
 """Unboxed answers with words or with formulas between dollar signs are sentences."""
@@ -88,7 +88,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self.find_expected(row)
-        expected = read_formula(_without_signs(last_boxed(wanted) or wanted))
+        expected = read_formula(without_delimiters(last_boxed(wanted) or wanted))
         reward = partial(answer_reward, self.component, expected=wanted)
         written, is_formula = self._written(row, response)
         if written is None:
@@ -96,7 +96,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         if len(written) > MAX_FORMULA:
             told = f"the answer has {len(written):,} characters, more than any expression needs"
             return reward(0.0, told, answer=excerpt(written))
-        answer = read_formula(_without_signs(written))
+        answer = read_formula(without_delimiters(written))
         shown = f"answer {excerpt(written)}" + (f" (read as {excerpt(answer)})" if answer != written else "")
         if are_same(expected, answer):
             return reward(1.0, f"{shown} equals expected {excerpt(wanted)}", answer=answer)
@@ -202,17 +202,6 @@ def _is_multiple(expected: Any, answer: Any) -> bool:
     return bool(ratio.is_number and ratio.is_finite and ratio != 0)
 
 
-def _without_signs(text: str) -> str:
-    for opened, closed in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
-        if text.startswith(opened) and text.endswith(closed) and len(text) > len(opened) + len(closed):
-            text = text[len(opened) : -len(closed)]
-    return text.strip()
-
-
-def _as_name(derivative: re.Match[str]) -> str:
-    return f"{derivative[2]}_{{{'p' if derivative[1] else 'd'}{derivative[3]}}}"
-
-
 def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
     """Return the value of a formula and its text, only the text if it is no mathematics.
 
@@ -228,5 +217,5 @@ def _parse(text: str, *, is_formula: bool = True) -> list[Any]:
     targets = [latex] if is_formula else [latex, ExprExtractionConfig()]
     if is_formula and (lost := _DROPPED.search(text)) and re.search(r"[\w\\+=<>]", _WORDS.sub("", lost[0])):
         return [text]
-    text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", _DERIVATIVE.sub(_as_name, text))
+    text = _TIMES_TEN.sub(r"\1\\times 10^{\2}", _DERIVATIVE.sub(r"\2_{d\1\3}", text))
     return list(parse(rf"\boxed{{{text}}}" if is_formula else text, targets, parsing_timeout=None))
