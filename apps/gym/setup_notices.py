@@ -3,6 +3,7 @@
 Each kind is declared once, in `NOTICES`. Notices of rollouts are stored in a column, as names separated by spaces.
 """
 
+import ast
 import json
 import re
 from collections import Counter
@@ -22,22 +23,26 @@ MAX_NOTICES = 120
 _CALL_MARKS = (
     *("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "<|tool_call", "<｜tool▁call", "<｜DSML｜"),
     *("<tool_calls>", "<TOOLCALL>", "<minimax:tool_call>", "<start_function_call>", "<|START_ACTION|>"),
-    *("<|action_start|>", "<invoke name=", "functools[", "to=functions.", "<function_call>", "<tools>"),
+    *("<|action_start|>", "<invoke name=", "functools[", "to=functions.", "<function_call>", "<function_calls>"),
+    "<tools>",
 )
-_SUSPICIOUS = re.compile(r"\A\s*[{`]|[<\[◁]|\{\s*[\"}]|to=functions\.|Action Input|\)\s*\Z")
+_SUSPICIOUS = re.compile(r"\A\s*[{`]|[<\[◁]|\{\s*[\"}]|to=functions\.|Action Input|[)\]][\s`~]*\Z")
 """Found in every text with a mark of a call or a thought, and in every text that may be a call as a whole."""
 _LIMITS = {"chat": "max_completion_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}
 _ENDS_READ = 64  # replies whose last tokens are counted
 _CALL_SPAN = 400
 """Characters after a mark of a call in which the name of the tool is expected."""
-_FENCE = re.compile(r"^[ \t]*```[^`\n]*$", re.MULTILINE)
-_FIRST_VALUE = re.compile(r"^[ \t]*[{\[]", re.MULTILINE)
+_MAX_CODE = 20_000  # characters of a call in Python's syntax
+_FENCE = re.compile(r"^[ \t]*(?:```[^`\n]*|~~~.*)$", re.MULTILINE)
+_INDENTED = re.compile(r"\S\s*\n(?: {4}|\t)[ \t]*\Z")
+_FIRST_VALUE = re.compile(r"^ {0,3}[{\[]", re.MULTILINE)
+_FIRST_CALL = re.compile(r"^ {0,3}\[?[\w.]+\(", re.MULTILINE)
 _SEPARATORS = frozenset(" \t\r\n,;")
 # A call whose marks the server removed.
 _BY_NAME = re.compile(r"(?:functions\.)?([\w.-]+?)(?::\d+)?(?:\[ARGS\])?\s*(\{.*\})", re.DOTALL)
 _PROSE = re.compile(r" [a-z]|[.,;)]")
 """Found after a mark that is part of a sentence."""
-_KEYWORD = re.compile(r"\(\s*(?:\w+\s*=|\))")
+_CALL_END = frozenset('>}])*`"')
 _REACT = re.compile(r"^[ \t*]*Action[*]*:[*` \t]*([\w.-]+)[*` \t]*\n+[ \t*]*Action Input[*]*:", re.MULTILINE)
 _THOUGHT_MARKS = [
     *(
@@ -47,6 +52,8 @@ _THOUGHT_MARKS = [
     *(("<|begin_of_thought|>", "<|end_of_thought|>"), ("<|channel|>analysis", "<|channel|>final")),
     *(("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|START_THINKING|>", "<|END_THINKING|>")),
 ]
+_PLAIN_TAGS = frozenset({"thought", "reasoning"})
+"""Tags that tasks ask for by their names alone, for example in a list of XML elements."""
 _decoder = json.JSONDecoder()
 
 
@@ -77,11 +84,13 @@ class Reply(NamedTuple):
     def has_mark(self, mark: str, place: int) -> bool:
         """Return True for a mark that is neither quoted, nor part of a sentence, nor asked for in the prompt."""
         before = self.text[:place]
-        in_code = len(_FENCE.findall(before)) % 2 == 1
+        in_code = len(_FENCE.findall(before)) % 2 == 1 or _INDENTED.search(before)
         is_quoted = in_code or before.endswith(("`", "'", '"'))
         in_sentence = before and _PROSE.match(self.text, place + len(mark))
+        tag = mark.strip("</>")
+        asked = tag if tag in _PLAIN_TAGS else mark
         return not (is_quoted or in_sentence) and not any(
-            mark in text_of(item) for items in self.prompts for item in items
+            asked in text_of(item) for items in self.prompts for item in items
         )
 
 
@@ -94,7 +103,9 @@ def _has_text_call(reply: Reply) -> bool:
     for mark in _CALL_MARKS:
         place = text.find(mark)
         if place >= 0 and _names_tool(text, place + len(mark), named):
-            return reply.has_mark(mark, place)
+            end = text.rstrip()
+            # Prose after a mark explains it.
+            return (end[-1] in _CALL_END or end.endswith(tuple(named))) and reply.has_mark(mark, place)
     for found in _REACT.finditer(text):
         if found[1] in named:
             return reply.has_mark("Action Input", found.start())
@@ -113,19 +124,54 @@ def _names_tool(text: str, start: int, named: list[str]) -> bool:
 
 
 def _is_bare_call(text: str, named: list[str]) -> bool:
-    """Return True if the text consists of calls, or ends with them after a sentence.
-
-    A call is a JSON object, `name{"argument": 1}` or `[name(argument=1)]`. Calls may be in code blocks.
-    """
+    """Return True if the text consists of calls, or ends with them after a sentence. They may be in code blocks."""
     body = _FENCE.sub("", text).strip()
-    inner = body.removeprefix("[").removesuffix("]")
-    if inner.endswith(")"):
-        return any(inner.startswith(name) and _KEYWORD.match(inner, len(name)) for name in named)
-    if (by_name := _BY_NAME.fullmatch(body)) and by_name[1] in named:
-        return isinstance(read_json(by_name[2]), dict)
-    start = _FIRST_VALUE.search(body)
-    calls = _read_values(body[start.start() :].lstrip()) if start else []
+    calls = next(filter(None, (read(body) for read in _PARSERS)), [])
     return bool(calls) and all(_is_call(call, named) for call in calls)
+
+
+def _read_objects(body: str) -> list[Any]:
+    """Return JSON or Python objects at the end of a text."""
+    start = _FIRST_VALUE.search(body)
+    values = body[start.start() :].lstrip() if start else ""
+    if (found := _read_values(values)) or "'" not in values or len(values) > _MAX_CODE:
+        return found
+    with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        value = ast.literal_eval(values)
+        return value if isinstance(value, list) else [value]
+    return []
+
+
+def _read_by_name(body: str) -> list[Any]:
+    """Return the call of a text like `name{"argument": 1}`."""
+    found = _BY_NAME.fullmatch(body)
+    return [{"name": found[1], "arguments": read_json(found[2])}] if found else []
+
+
+def _read_code(body: str) -> list[Any]:
+    """Return the calls of Python code at the end of a text: `name(argument=1)`, also in a list or in `print`."""
+    start = _FIRST_CALL.search(body)
+    if start is None or not body.endswith((")", "]")) or len(body) > _MAX_CODE:
+        return []
+    try:
+        lines = ast.parse(body[start.start() :].lstrip()).body
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return []
+    parts = [line.value if isinstance(line, ast.Expr) else line for line in lines]
+    return [_of_code(call) for part in parts for call in (part.elts if isinstance(part, ast.List) else [part])]
+
+
+def _of_code(call: ast.AST) -> dict[str, Any]:
+    match call:
+        case ast.Call(func=ast.Name(id="print"), args=[inner], keywords=[]):
+            return _of_code(inner)
+        case ast.Call(func=function, args=[], keywords=given):
+            return {"name": ast.unparse(function), "arguments": {one.arg: "" for one in given}}
+    return {}
+
+
+_PARSERS = (_read_by_name, _read_objects, _read_code)
+"""Each returns what may be calls, as objects, if a text consists of them or ends with them."""
 
 
 def _read_values(text: str) -> list[Any]:
@@ -145,9 +191,15 @@ def _read_values(text: str) -> list[Any]:
 
 def _is_call(given: Any, named: list[str]) -> bool:
     call = as_object(as_object(given).get("function")) or as_object(given)
-    given = call.get("arguments", call.get("parameters"))
+    name = next((call[key] for key in ("name", "tool", "tool_name") if key in call), None)
+    given = next((call[key] for key in ("arguments", "parameters", "args", "tool_input") if key in call), None)
     # The parameters of a definition are a JSON Schema.
-    return call.get("name") in named and isinstance(given, dict | str) and as_object(given).get("type") != "object"
+    return (
+        isinstance(name, str)
+        and name in named
+        and isinstance(given, dict | str)
+        and as_object(given).get("type") != "object"
+    )
 
 
 def _lies_in_reasoning(reply: Reply) -> bool:

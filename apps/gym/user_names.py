@@ -1,5 +1,6 @@
 """Find user names that look like the name of another user."""
 
+import re
 import unicodedata
 
 _ALIKE = str.maketrans(
@@ -10,11 +11,13 @@ _ALIKE = str.maketrans(
     "abekmhopctyxsijdqwhiayikvoptuxiagiiioabcdeghijkimnoprstuvwyz",
 )
 """Letters of other scripts, small capitals, and the Latin letters that they look like. I, l and 1 look alike."""
+_ACCENTS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 
 
 def simplify_name(name: str) -> str:
     """Return the name with letters that look alike made equal. Equal results look alike."""
-    return unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold()).translate(_ALIKE)
+    return _ACCENTS.sub("", letters).replace("rn", "m").replace("vv", "w")
 
 
 def find_mixed_alphabets(name: str) -> str:

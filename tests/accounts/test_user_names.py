@@ -75,6 +75,10 @@ ADMIN = "\u0430dmin"
         ("adm1n", "admin"),
         ("root", "r00t"),
         ("\u04cfena", "Iena"),
+        ("admin", "adrnin"),
+        ("wave", "VVAVE"),
+        ("admin", "\u00e0dmin"),
+        ("jos\u00e9", "jose"),
     ],
 )
 def test_a_name_that_looks_like_another_is_refused(existing, name):
@@ -95,10 +99,13 @@ def test_a_name_that_looks_like_another_is_refused(existing, name):
         "admin1",
         "admiin",
         "adnin",
+        "adrnan",
+        "\u043c\u043e\u0439",
     ],
 )
 def test_names_of_one_alphabet_are_accepted(name):
     make_user(username="admin")
+    make_user(username="\u043c\u043e\u0438")
     assert create_user(username=name, by=None).username == name
 
 

@@ -114,6 +114,13 @@ TEXT_CALLS = {
     "bare with parameters": '{"type": "function", "function": {"name": "calculator", "parameters": {}}}',
     "python": '[calculator(expression="2 * 3")]',
     "python without arguments": "[calculator()]",
+    "tool code": '```tool_code\nprint(calculator(expression="2 * 3"))\n```',
+    "tool code after a sentence": 'I compute it.\n```tool_code\ncalculator(expression="2 * 3")\n```',
+    "python objects": "{'name': 'calculator', 'arguments': {'expression': '2 * 3'}}",
+    "tool and args": '{"tool": "calculator", "args": {"expression": "2 * 3"}}',
+    "tool and input": '{"tool_name": "calculator", "tool_input": {"expression": "2 * 3"}}',
+    "calls in tags": f"<function_calls>\n[{CALL}]\n</function_calls>",
+    "waves": f"~~~json\n{CALL}\n~~~",
     "several": f"{CALL}\n{CALL}",
     "several with semicolons": f"{CALL}; {CALL}",
     "after a sentence, bare": f"I will compute it.\n\n{CALL}",
@@ -129,6 +136,16 @@ TEXT_CALLS = {
     "gpt-oss without marks": 'commentary to=functions.calculator json{"expression": "2 * 3"}',
 }
 NO_CALLS = {
+    "the syntax of a function": "<function=calculator> is the syntax.",
+    "the syntax of an invocation": 'The mark <invoke name="calculator"> belongs to another API.',
+    "the syntax at the start": '<invoke name="calculator"> belongs to another API',
+    "example between waves": f"Write this:\n~~~\n<tool_call>{CALL}</tool_call>\n~~~\n",
+    "example in indented code": f"Write this:\n\n    <tool_call>{CALL}</tool_call>\n",
+    "object in indented code": f"Write this:\n\n    {CALL}\n",
+    "tool and result": '{"tool": "calculator", "args": 3}',
+    "code with a variable": "calculator(x)",
+    "python with another tool": '[search(query="calculator")]',
+    "nested code": "-" * 15_000 + "calculator()",
     "prose": "Such models write `<tool_call>` before they use the calculator. The answer is 77.",
     "prose without quotation marks": "The mark <tool_call> begins a call.",
     "example": f"Write this:\n```xml\n<tool_call>{CALL}</tool_call>\n```\nThen wait.",
@@ -230,6 +247,9 @@ def test_marks_that_the_prompt_asks_for_are_no_notice():
     assert signs_of(asked, said(THOUGHTS["lone end"])) == ""
     assert signs_of(asked, said(TEXT_CALLS["hermes"])) == ""
     assert signs_of(asked, said(TEXT_CALLS["mistral"])) == "text_calls"
+    listed = Prompt(items=[message("system", "Answer with the XML elements thought and answer.")])
+    thought = said("<thought>Hm.</thought><answer>77</answer>")
+    assert (signs_of(listed, thought), signs_of(thought)) == ("", "thinking_in_answer")
     react = Prompt(items=[message("system", "Write Action: and Action Input: to call a tool.")])
     assert signs_of(react, said(TEXT_CALLS["react"])) == ""
 

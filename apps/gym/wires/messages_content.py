@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,26 +20,37 @@ REDACTED = "redacted_thinking"
 _DATA_URL = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _TEXTS = ("input_text", "output_text", "text")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_WRITTEN_ID = "gymweb_"
+_WRITTEN_ID = re.compile(r"gymweb(\d{0,4})_")
 
 
-def write_call_id(own: str) -> str:
-    """Return a call id that the API accepts: of letters, digits, `_` and `-`. `read_call_id` returns the given id."""
-    if _CALL_ID.fullmatch(own) and not own.startswith(_WRITTEN_ID):
+def write_call_id(own: str, earlier: int = 0) -> str:
+    """Return a call id that the API accepts: of letters, digits, `_` and `-`. `read_call_id` returns the given id.
+
+    `earlier` counts the calls before it with the same id, because the API accepts no id twice.
+    """
+    if not earlier and _CALL_ID.fullmatch(own) and not _WRITTEN_ID.match(own):
         return own
-    return _WRITTEN_ID + base64.urlsafe_b64encode(own.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    coded = base64.urlsafe_b64encode(own.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    return f"gymweb{earlier or ''}_{coded}"
+
+
+def count_earlier(written: str) -> int:
+    """Return how many calls with the same id were before the one that got this id from `write_call_id`."""
+    found = _WRITTEN_ID.match(written)
+    return int(found[1] or 0) if found else 0
 
 
 def read_call_id(written: str) -> str:
     """Return the id from which `write_call_id` made this one."""
-    coded = written.removeprefix(_WRITTEN_ID)
-    if coded == written:
+    found = _WRITTEN_ID.match(written)
+    if found is None:
         return written
+    coded = written[found.end() :]
     try:
         own = base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)).decode("utf-8", "surrogatepass")
     except ValueError:
         return written
-    return own if write_call_id(own) == written else written
+    return own if write_call_id(own, count_earlier(written)) == written else written
 
 
 # ── blocks → items ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,12 +158,15 @@ def assistant_blocks(items: Iterable[Item], *, thinking: bool = True, unsigned: 
     out too, because endpoints reject it, unless `unsigned`. Raises PolicyError for items without a block.
     """
     blocks: list[Block] = []
+    ids: Counter[str] = Counter()
     for item in items:
         match item_type(item):
             case "reasoning":
                 blocks += _thinking_blocks(item, unsigned=unsigned) if thinking else []
             case "function_call":
-                call_id = write_call_id(str(item.get("call_id") or item.get("id") or ""))
+                own = str(item.get("call_id") or item.get("id") or "")
+                call_id = write_call_id(own, ids[own])
+                ids[own] += 1
                 given = read_arguments(item.get("arguments"))
                 blocks.append({"type": "tool_use", "id": call_id, "name": item.get("name", ""), "input": given})
             case _:

@@ -13,6 +13,7 @@ from apps.gym.wires.messages_content import (
     assistant_blocks,
     assistant_items,
     content_blocks,
+    count_earlier,
     input_content,
     plain_content,
     read_call_id,
@@ -110,7 +111,9 @@ def _read_message(given: dict[str, Any], number: int, dropped: list[str]) -> lis
     items = []
     for is_result, run in groupby(blocks, lambda block: block.get("type") == "tool_result"):
         if is_result:
-            items += [_read_result(block, place, dropped) for block in run]
+            # Results of a repeated id are in the order of its calls, because nothing else tells them apart.
+            in_order = sorted(run, key=lambda block: count_earlier(str(block.get("tool_use_id", ""))))
+            items += [_read_result(block, place, dropped) for block in in_order]
         elif content := _read_content(list(run), place, dropped):
             items.append({"type": "message", "role": role, "content": content})
     return items

@@ -1,5 +1,6 @@
 """The Messages wire: join the events of a streamed reply, and write a reply as events."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -134,6 +135,7 @@ class MessageEvents:
         self._head = {"id": name, "type": "message", "role": "assistant", "model": model, "content": []}
         self._open = ""
         self._index = -1
+        self._ids: Counter[str] = Counter()
 
     def start(self, usage: TokenUsage | None = None) -> bytes:
         """Return the first event, with the counts that are known before the reply."""
@@ -158,7 +160,9 @@ class MessageEvents:
 
     def call(self, call_id: str, tool: str) -> bytes:
         """Return the start of a call; its arguments follow."""
-        block = {"type": "tool_use", "id": write_call_id(call_id), "name": tool, "input": {}}
+        written = write_call_id(call_id, self._ids[call_id])
+        self._ids[call_id] += 1
+        block = {"type": "tool_use", "id": written, "name": tool, "input": {}}
         return self.close_block() + self._begin("tool_use", block)
 
     def arguments(self, piece: str) -> bytes:

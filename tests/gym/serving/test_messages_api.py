@@ -150,6 +150,27 @@ def test_what_the_client_sends_back_are_the_items_of_the_reply(stream, call_id):
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("call_id", ["call_1", "functions.find:0"])
+def test_calls_of_a_reply_that_share_an_id_have_their_own_for_the_client(stream, call_id):
+    calls = [{**CALL, "call_id": call_id, "arguments": f'{{"expression":"{n}"}}'} for n in range(3)]
+    policy = Recording(Reply(items=calls, finish_reason="tool_calls", model="m", response_id="msg_01X", usage=USAGE))
+
+    async def work(client):
+        got = await create(client, stream)
+        ids = [block.id for block in got.content]
+        assert len({one for one in ids if re.fullmatch("[a-zA-Z0-9_-]+", one)}) == 3
+        results = [{"type": "tool_result", "tool_use_id": one, "content": str(n)} for n, one in enumerate(ids)]
+        spoken = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": got.content}]
+        # Agents may send results in any order.
+        await create(client, stream, messages=[*spoken, {"role": "user", "content": results[::-1]}])
+
+    with_client(work, policy)
+    history = policy.asks[1].items[-6:]
+    assert [item["call_id"] for item in history] == [call_id] * 6
+    assert [item.get("output") for item in history[3:]] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_the_scripted_model_solves_a_task_over_the_messages_api(stream):
     async def work(client):
         messages = [{"role": "user", "content": QUESTION}]
