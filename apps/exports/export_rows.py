@@ -18,6 +18,7 @@ from apps.exports.exported_pairs import find_refusal, read_chunks
 from apps.exports.held_out_splits import split_of
 from apps.exports.models import Export
 from apps.exports.offered_tools import Offers
+from apps.exports.rollout_values import fingerprint_of, has_tokens, is_masked, override_columns, reward_of
 from apps.exports.task_prompts import planned_harness, row_with_prompt
 from apps.exports.template_checks import TemplateCheck
 from apps.gym.exporters.branches import find_leaves
@@ -27,10 +28,9 @@ from apps.gym.exporters.registry import find_format
 from apps.gym.sent_sampling import read_sent
 from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.authorship import count_foreign
-from apps.gym.traces.courses import completion_fingerprint
-from apps.gym.traces.events import ModelCall, TraceUnion, Verification
+from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.exact_prompts import restore_prompts
-from apps.gym.traces.graph import TraceGraph, main_line
+from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import TaskRow, dump_json, input_items, read_json
 from apps.gym.traces.segments import count_unusable
 from apps.gym.traces.tokens import read_shape
@@ -40,7 +40,6 @@ from apps.gym.wires.grammars import name_grammar
 from apps.pairs.models import PreferencePair
 from apps.pairs.provenance import provenance_columns
 from apps.pairs.trace_reader import read_traces
-from apps.reviews.reviews.reward_overrides import ActiveOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
 from apps.tasks.stored_images import full_row
@@ -141,7 +140,7 @@ class RowReader:
 
         If the source is used, also count the turns without usable tokens, and the fields that altered its sampling.
         """
-        if not isinstance(source, Attempt) or not self.format.has_tokens or _is_masked(source):
+        if not isinstance(source, Attempt) or not self.format.has_tokens or is_masked(source):
             return
         graph = TraceGraph(source.events)
         exported = {call for leaf in find_leaves(graph, self._options) for call in graph.path(leaf) if call}
@@ -195,12 +194,12 @@ class RowReader:
             while candidates := rounds.take():
                 if self.filters.dedupe and (self.filters.per_task or 0) > 1:
                     unread = {pk: one for pk, one in candidates.items() if pk not in fingerprints}
-                    fingerprints.update((pk, _fingerprint_of(events)) for pk, events in self._traces(unread))
+                    fingerprints.update((pk, fingerprint_of(events)) for pk, events in self._traces(unread))
                     for rollout, key in rounds.defer_duplicates(candidates, fingerprints, exported):
                         self._count_duplicate(rollout, exported[key])
                 for rollout_id, events in self._traces(candidates, tokens=self.format.has_tokens):
                     chosen, rollout = candidates[rollout_id]
-                    key = (chosen.task.pk, _fingerprint_of(events) if self.filters.dedupe else "")
+                    key = (chosen.task.pk, fingerprint_of(events) if self.filters.dedupe else "")
                     if key in exported:
                         self._count_duplicate(rollout, exported[key])
                         continue
@@ -294,7 +293,7 @@ class RowReader:
             rows, encoded = self.credentials.check(
                 rows,
                 [orjson.dumps(row) for row in rows],
-                has_tokens=isinstance(source, Attempt) and _has_tokens(source),
+                has_tokens=isinstance(source, Attempt) and has_tokens(source),
             )
             if self.check:
                 self.check.read(rows)
@@ -316,7 +315,7 @@ class RowReader:
         return Attempt(
             events=self._restore_prompt(chosen.task, events),
             task=full_row(chosen.task),
-            reward=_reward_of(rollout, events),
+            reward=reward_of(rollout, events),
             components=rollout.components,
             stop_reason=rollout.stop_reason,
             model_version=rollout.model_version,
@@ -331,7 +330,7 @@ class RowReader:
             stored_at=rollout.finished_at.timestamp() if rollout.finished_at else 0.0,
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
-            override=_override_columns(rollout.override),
+            override=override_columns(rollout.override),
         )
 
     def _restore_prompt(self, task: Task, events: list[TraceUnion]) -> list[TraceUnion]:
@@ -381,33 +380,3 @@ class RowReader:
             version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
             self._version_labels[task.version_id] = str(version)
         return self._version_labels[task.version_id]
-
-
-def _reward_of(rollout: Candidate, events: list[TraceUnion]) -> float:
-    """Return the reward of the row: of a masked rollout, the one that its verifier reported."""
-    if rollout.reward is not None:
-        return rollout.reward
-    verified = (event.reward for event in reversed(events) if isinstance(event, Verification))
-    return next((reward for reward in verified if reward is not None), 0.0)
-
-
-def _is_masked(attempt: Attempt) -> bool:
-    verified = [event for event in attempt.events if isinstance(event, Verification)]
-    return bool(verified and verified[-1].masked)
-
-
-def _fingerprint_of(events: list[TraceUnion]) -> str:
-    """Return a hash of the main path, or an empty text without a trace. Empty texts are not duplicates."""
-    return completion_fingerprint(main_line(events)) if events else ""
-
-
-def _has_tokens(attempt: Attempt) -> bool:
-    return any(isinstance(event, ModelCall) and event.tokens for event in attempt.events)
-
-
-def _override_columns(override: ActiveOverride | None) -> dict[str, Any]:
-    """Return the columns of the override. Nulls are left out: Arrow and trainers would infer a wrong type from them."""
-    if override is None:
-        return {}
-    original = {} if override.original_reward is None else {"original_reward": override.original_reward}
-    return {"reward": override.reward, **original, "reason": override.reason}
