@@ -1,7 +1,8 @@
 """Start one of NeMo Gym's agents, unmodified, between servers of ours:
 python real_agent.py CHECKOUT PORT ENVIRONMENT_NAME ENVIRONMENT_PORT MODEL_PORT [AGENT OPTIONS].
 
-AGENT is a folder of responses_api_agents. OPTIONS are those of the whole configuration, as JSON.
+AGENT is a folder of responses_api_agents. OPTIONS are those of the whole configuration, as JSON. With the option
+`_serves`, the path of another server in it, that server is started in place of the agent.
 
 Its launcher would begin a Ray cluster first, which this agent does not use; that step alone is left out.
 """
@@ -20,7 +21,13 @@ def block(kind: str, server: str, port: int, **more: object) -> dict[str, object
 
 
 def configure(
-    folder: Path, port: int, environment: str, environment_port: int, model_port: int, options: dict[str, object]
+    folder: Path,
+    port: int,
+    environment: str,
+    environment_port: int,
+    model_port: int,
+    options: dict[str, object],
+    served: str = "agent",
 ) -> None:
     """What NeMo Gym's launcher hands to its servers; our two are there already."""
     whole = {
@@ -42,15 +49,18 @@ def configure(
         "uvicorn_timeout_worker_healthcheck": 30,
         **options,
     }
-    os.environ |= {"NEMO_GYM_CONFIG_DICT": yaml.safe_dump(whole), "NEMO_GYM_CONFIG_PATH": "agent"}
+    os.environ |= {"NEMO_GYM_CONFIG_DICT": yaml.safe_dump(whole), "NEMO_GYM_CONFIG_PATH": served}
 
 
 if __name__ == "__main__":
     checkout, name = Path(sys.argv[1]).absolute(), sys.argv[3]
     own, environment_port, model_port = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[5])
     kind, options = sys.argv[6:] or ["simple_agent", "{}"]
+    whole = json.loads(options)
+    served, _, folder = whole.pop("_serves", "agent").partition(".")
     agent = checkout / "responses_api_agents" / kind
-    configure(agent, own, name, environment_port, model_port, json.loads(options))
+    configure(agent, own, name, environment_port, model_port, whole, served)
+    agent = checkout / folder.replace(".", "/") if folder else agent
     sys.path[:0] = [str(agent), str(checkout)]
     os.chdir(checkout)
     import nemo_gym.server_utils

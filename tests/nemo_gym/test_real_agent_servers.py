@@ -21,11 +21,12 @@ from scripts.servers import free_port
 from tests.capture.test_external_agents import ended
 from tests.clients.site import Site, open_site
 from tests.deadlines import DEADLINE
-from tests.nemo_gym.solving import Items, count, count_wrong
+from tests.nemo_gym.solving import Items, count, count_wrong, nothing, weather
 from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark, rows_of, running
 from tests.walk.processes import await_port
 
 __all__ = ["pytestmark"]
+LOG = subprocess.DEVNULL
 COUNTER = "example_session_state_mgmt"
 OBSERVED: dict[str, Any] = {"observability_enabled": True}
 TOKENS: dict[str, Any] = {"token_id_capture": {"enabled": True, "all_agents": True}}
@@ -59,9 +60,9 @@ def their_agent(kind: str, environment: str, model_port: int, options: dict[str,
 
 
 @asynccontextmanager
-async def scripted(moves: Any) -> AsyncIterator[str]:
-    """A model with the Responses API that plays `moves` for the rows of the counter."""
-    rows = {row["responses_create_params"]["input"][0]["content"]: row for row in rows_of(COUNTER)}
+async def scripted(moves: Any, rows_name: str) -> AsyncIterator[str]:
+    """A model with the Responses API that plays `moves` for the rows of a server."""
+    rows = {prompt_of(row["responses_create_params"]["input"]): row for row in rows_of(rows_name)}
 
     async def answer(request: web.Request) -> web.Response:
         asked: Items = (await request.json())["input"]
@@ -71,7 +72,7 @@ async def scripted(moves: Any) -> AsyncIterator[str]:
             "created_at": 1,
             "model": "scripted",
             "status": "completed",
-            "output": moves(rows[asked[0]["content"]], asked[1:], asked[:1]),
+            "output": moves(rows[prompt_of(asked)], *parted(asked)),
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
@@ -90,13 +91,23 @@ async def scripted(moves: Any) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def collect(site: Site, moves: Any, counter: str, agent: dict[str, Any]) -> list[Any]:
-    """The rollouts of the counter's rows, each with its `events`."""
+def parted(items: Items) -> tuple[Items, Items]:
+    """The items after the prompt, and the prompt, which ends with the user's first message."""
+    end = next(place for place, item in enumerate(items) if item.get("role") == "user") + 1
+    return items[end:], items[:end]
+
+
+def prompt_of(items: Items) -> str:
+    return json.dumps([item["content"] for item in parted(items)[1]])
+
+
+async def collect(site: Site, moves: Any, counter: str, agent: dict[str, Any], rows_name: str = COUNTER) -> list[Any]:
+    """The rollouts of the rows of a server, each with its `events`."""
     name = f"real-{uuid.uuid4().hex[:8]}"
-    async with AsyncGymWeb(site.base, site.key) as gym, scripted(moves) as model:
+    async with AsyncGymWeb(site.base, site.key) as gym, scripted(moves, rows_name) as model:
         server = {"slug": name, "name": name, "adapter": "http", "base_url": counter}
         await gym.request("POST", "environments/", server)
-        await gym.upload(name, rows_of(COUNTER), environment=name)
+        await gym.upload(name, rows_of(rows_name), environment=name)
         policy = {"slug": name, "name": name, "provider": "compatible", "base_url": model, "model_name": "scripted"}
         await gym.request("POST", "policy-models/", {**policy, "wire": "responses"})
         await gym.request("POST", "agents/", {"slug": name, "name": name, "kind": "agent_server", **agent})
@@ -137,3 +148,59 @@ def test_their_agent_without_correlation_fails_with_the_remedy(site: Site, count
         rollouts = asyncio.run(collect(site, count, counter, {"server_url": url, "server_route": "run"}))
     assert {(row["status"], row["error_kind"]) for row in rollouts} == {("failed", "agent_error")}
     assert all("observability_enabled: true" in row["error_message"] for row in rollouts)
+
+
+@contextmanager
+def their_environment_server(name: str, environment: str, model_port: int) -> Iterator[str]:
+    """NeMo Gym's environment server for one turn, with an agent and the resource server that it fronts."""
+    port, agent_port, script = free_port(), free_port(), Path(__file__).with_name("real_agent.py")
+    turns = {
+        "entrypoint": "app.py",
+        "host": "127.0.0.1",
+        "port": port,
+        "resources_server": {"type": "resources_servers", "name": name},
+        "agent_server": {"type": "responses_api_agents", "name": "agent"},
+        "resources_tool_transports": ["direct_http"],
+        "cleanup_timeout_seconds": 30,
+    }
+    whole: dict[str, Any] = {**OBSERVED, "turns": {"environment_servers": {"single_agent_turn": turns}}}
+    common = [str(agent_port), name, environment.rpartition(":")[2], str(model_port), "simple_agent"]
+    serves = {"_serves": "turns.environment_servers.single_agent_turn"}
+    children = [
+        subprocess.Popen([PYTHON, script, CHECKOUT, *common, json.dumps(each)], stdout=LOG, stderr=LOG)
+        for each in (whole, {**whole, **serves})
+    ]
+    try:
+        for child, ready in zip(children, (agent_port, port), strict=True):
+            await_port(child, ready)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        for child in children:
+            child.terminate()
+            child.wait(timeout=DEADLINE)
+
+
+WEATHER = "example_single_tool_call"
+
+
+@pytest.mark.parametrize("moves", [weather, nothing])
+def test_their_environment_server_runs_our_episodes(site: Site, moves: Any) -> None:
+    with running(WEATHER) as server, their_environment_server(WEATHER, server, site.served.port) as url:
+        agent = {"server_url": url, "server_route": "episode"}
+        rollouts = asyncio.run(collect(site, moves, server, agent, WEATHER))
+    # This server gives 1.0 to every episode that it verifies.
+    assert {(row["status"], row["reward"], row["error_message"]) for row in rollouts} == {("completed", 1.0, "")}
+    assert len(rollouts) == len(rows_of(WEATHER))
+    calls = 2 if moves is weather else 1
+    assert {sum(event["type"] == "model_call" for event in row["events"]) for row in rollouts} == {calls}
+    assert "cs_" not in str([row["events"] for row in rollouts])
+
+
+def test_a_failure_of_their_environment_server_has_its_stage(site: Site, counter: str) -> None:
+    """The counter still expects flat rows in /seed_session, so no episode begins."""
+    with their_environment_server(COUNTER, counter, site.served.port) as url:
+        rollouts = asyncio.run(collect(site, count, counter, {"server_url": url, "server_route": "episode"}))
+    assert {(row["status"], row["error_kind"], row["reward"]) for row in rollouts} == {
+        ("failed", "environment_error", None)
+    }
+    assert all("(stage seed): 422" in row["error_message"] for row in rollouts)

@@ -1,5 +1,7 @@
 """Rollouts that others stored: results of verifiers, chat logs, and the failures that NeMo Gym keeps beside them."""
 
+from io import BytesIO
+
 import orjson
 import pytest
 
@@ -7,7 +9,7 @@ from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prom
 from apps.gym.traces.items import text_of
 from apps.rollouts.imports.import_spec import ImportOrder
 from apps.rollouts.imports.rollout_import import import_rollouts
-from apps.rollouts.imports.task_matching import ImportRefused
+from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.reverification.reverification_jobs import apply_reverification, queue_reverification
 from apps.rollouts.reverification.reverification_spec import ReverificationOrder
@@ -482,3 +484,20 @@ def test_the_steps_of_an_aviary_agent_are_one_conversation():
     row["response"]["output"] = [first, second[1:]]
     with pytest.raises(ImportRefused, match="/response/output/1 must continue /response/output/0"):
         import_these(as_file(row))
+
+
+@pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, 0], ids=["aggregate metrics", "metrics of repeats"])
+def test_metrics_of_nemo_gym_are_refused_once_with_what_to_do(option):
+    metrics = [{"agent_metrics": {}, "repeat_level_metrics": [{"sample_count": 1}], "perf_summary": None}]
+    given = File("rollouts_aggregate_metrics.json", BytesIO(orjson.dumps(metrics, option=option)))
+    with pytest.raises(ImportRefused) as refused:
+        import_these(as_file(stored_row()), given)
+    [error] = refused.value.errors
+    assert (error.file, error.line, error.code) == ("rollouts_aggregate_metrics.json", 1, "json_list")
+    assert "repeat_level_metrics, perf_summary" in error.message
+
+
+def test_measurements_of_nemo_gym_stay_with_the_rollout():
+    [rollout] = rollouts_of(import_these(as_file(stored_row(ng_perf={"total_latency_ms": 5}))))
+    assert rollout.trace()[0].original["row"]["ng_perf"] == {"total_latency_ms": 5}
+    assert "ng_perf" not in rollout.task.row

@@ -3,6 +3,7 @@
 The first line decides. Other files keep their lines.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from json import JSONDecodeError, loads
@@ -21,6 +22,9 @@ SESSION_FORMATS = ("claude_code", "codex")
 
 Numbered = tuple[int, bytes | BadRow]
 
+_METRICS = re.compile(rb'\[\{.*"(agent_metrics|sample_count|mean/reward)":')
+"""The start of a file of NeMo Gym's metrics on one line."""
+
 
 def join_sessions(lines: Iterable[Numbered], wanted: str, *, max_bytes: int) -> Iterator[Numbered]:
     """Yield the lines of one file. A session or a document is one line, with the number of its first.
@@ -34,6 +38,12 @@ def join_sessions(lines: Iterable[Numbered], wanted: str, *, max_bytes: int) -> 
     rest = chain([first], given)
     if session := _session_format(first[1], wanted):
         yield first[0], _join(rest, session, max_bytes)
+    elif isinstance(first[1], bytes) and (first[1] == b"[" or _METRICS.match(first[1])):
+        told = (
+            "a JSON list holds no lines of rollouts. Metrics of NeMo Gym (group_level_metrics, repeat_level_metrics, "
+            "perf_summary) are not imported: leave this file out, since GymWeb measures the rollouts itself"
+        )
+        raise RowRefused("json_list", told, line=first[0])
     elif first[1] == b"{":
         yield first[0], _join_document(rest, max_bytes)
     else:
