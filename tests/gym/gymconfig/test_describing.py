@@ -364,3 +364,13 @@ def test_keys_of_a_dataset_that_have_no_meaning_here_are_listed_with_what_to_do(
 def test_an_included_file_is_found_by_the_end_of_its_path(given):
     found = describe(("run.yaml", "config_paths: [resources/configs/lab.yaml]"), (given, LAB))
     assert [one.name for one in found.servers] == ["lab"]
+
+
+def test_environment_variables_are_read_only_if_they_are_given(monkeypatch):
+    monkeypatch.setenv("LAB_HOST", "of-this-machine")
+    text = "lab: {resources_servers: {lab: {host: '${oc.env:LAB_HOST,10.0.0.1}', port: '${oc.env:LAB_PORT,8001}'}}}"
+    assert [server.url for server in describe(("lab.yaml", text)).servers] == ["http://10.0.0.1:8001"]
+    given = {"LAB_HOST": "10.0.0.2", "LAB_PORT": "8002"}
+    assert [server.url for server in describe(("lab.yaml", text), environment=given).servers] == [
+        "http://10.0.0.2:8002"
+    ]
