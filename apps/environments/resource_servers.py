@@ -13,7 +13,6 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
 from apps.gym.judging.judge import Judge
-from apps.gym.judging.reply_cache import ReplyCache
 from apps.gym.judging.scale import read_settings
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.inprocess import InProcessServer
@@ -27,6 +26,7 @@ from apps.gym.resources.server_survey import read_survey
 from apps.gym.resources.written_environments import WrittenServer
 from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
 from apps.gym.wires.protocol import Weights
+from apps.gym.wires.scores.score_cache import ReplyCache
 from apps.gym.written.environment import Environment as WrittenEnvironment
 from apps.gym.written.registry import WRITTEN
 from apps.policies.policy_clients import connect_policy

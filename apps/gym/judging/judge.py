@@ -9,10 +9,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from apps.gym.calls.time_limits import TimeLimit, working_time
+from apps.gym.calls.time_limits import TimeLimit, stopped_clocks, working_time
 from apps.gym.errors import GymError, JudgeError, PolicyError
 from apps.gym.judging.prompts import DEFAULT_RUBRICS, ask_again, ask_verdict
-from apps.gym.judging.reply_cache import ReplyCache
 from apps.gym.judging.scale import (
     JudgeSettings,
     Scale,
@@ -28,8 +27,9 @@ from apps.gym.judging.verdict_reader import read_verdict
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import Item, Tool, assistant_text
-from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply, ScoringPolicy
-from apps.gym.wires.score_wire import ScoreEndpoint
+from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
+from apps.gym.wires.scores.score_cache import ReplyCache
+from apps.gym.wires.scores.score_endpoint import ScoreEndpoint, ScoringPolicy
 
 CONTRADICTION = "contradicts itself"
 """Part of the message of a JudgeError if the judge's answers in both orders differ."""
@@ -161,15 +161,19 @@ class Judgement:
         sampling = judge.sampling if endpoint is None else {}
         policy, body = judge.prepare_scores(endpoint, Ask(items=items, sampling=sampling))
         call = JudgeCall(judge=judge.name, question="reward", prompt=items, sampling=sampling)
-        request = msgspec.json.encode([repr(policy), policy.weights.version, body, endpoint])
-        async with judge.replies.turn(request) as turn:
-            if turn.reply is None:
-                turn.reply = await self._ask(call, items, policy=policy)
+        kept = judge.replies.find(msgspec.json.encode([repr(policy), policy.weights.version, body, endpoint]))
+        with stopped_clocks():
+            await kept.lock.acquire()
+        try:
+            if kept.reply is None:
+                kept.reply = await self._ask(call, items, policy=policy)
             else:
                 call.question, call.at = "reward, cached", judge.clock() - self._began
-                self._take(call, turn.reply)
+                self._take(call, kept.reply)
                 call.usage = {"input_tokens": 0, "output_tokens": 0}
                 self.calls.append(call)
+        finally:
+            kept.lock.release()
         return call
 
     async def score(self, *, rubric: str, **sections: str) -> Verdict:

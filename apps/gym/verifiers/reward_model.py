@@ -14,12 +14,11 @@ from apps.gym.redaction.shortening import shorten
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, as_object, assistant_text, input_items, item_type, message, read_json
 from apps.gym.verifiers.protocol import JudgedVerifier, Problem
-from apps.gym.wires.score_wire import ScoreEndpoint
+from apps.gym.wires.scores.score_endpoint import ScoreEndpoint
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_ONE = re.compile(rf"\s*(?:[\w -]{{1,80}}:)?\s*({_NUMBER})\s*")
-_NAMED = re.compile(rf"([\w-]{{1,80}})\s*:\s*({_NUMBER})(?=\s*(?:,|$))", re.MULTILINE)
+_NUMBER = re.compile(r"\s*(?:[\w -]{1,80}:)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 _ADDS_UP = 1e-4
+_USED_BY = {"slope": "sigmoid", "intercept": "sigmoid", "low": "minmax", "high": "minmax"}
 
 
 class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model"):
@@ -58,14 +57,6 @@ class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model")
         ]
         | None
     ) = None
-    name: Annotated[
-        str,
-        Meta(title="Name of the score", description="For `chat` replies like `helpful:3.1,correct:2`", max_length=80),
-    ] = ""
-    tokens: Annotated[
-        Literal["last", "mean", "min"],
-        Meta(title="Of several tokens", description="For `pooling`, if the model scores each token or step"),
-    ] = "last"
     calibration: Annotated[Literal["none", "sigmoid", "minmax"], Meta(title="Calibration")] = "none"
     slope: Annotated[float, Meta(title="Slope", description="For `sigmoid`", ge=-1e6, le=1e6)] = 1.0
     intercept: Annotated[float, Meta(title="Intercept", description="For `sigmoid`", ge=-1e6, le=1e6)] = 0.0
@@ -73,34 +64,25 @@ class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model")
     high: Annotated[float, Meta(title="High", description="For `minmax`: score of reward 1", ge=-1e9, le=1e9)] = 1.0
 
     def find_problems(self) -> Iterator[Problem]:
-        if self.calibration == "minmax" and not self.low < self.high:
+        if not self.low < self.high:
             yield "/high", "must be above `low`"
         if self.slope == 0:
             yield "/slope", "is 0: every rollout would have the same reward"
-        for field, kind, is_set in (
-            ("slope", "sigmoid", self.slope != 1.0),
-            ("intercept", "sigmoid", self.intercept != 0.0),
-            ("low", "minmax", self.low != 0.0),
-            ("high", "minmax", self.high != 1.0),
-        ):
-            if is_set and self.calibration != kind:
-                yield f"/{field}", f'needs `calibration` to be "{kind}"'
-        if self.name and self.endpoint != "chat":
-            yield "/name", 'needs `endpoint` to be "chat"'
+        for field, calibration in _USED_BY.items():
+            if self.calibration != calibration and getattr(self, field) != getattr(RewardModel(), field):
+                yield f"/{field}", f'needs `calibration` to be "{calibration}"'
         if self.index is not None and self.endpoint in ("chat", "score"):
             yield "/index", f"has no use at the endpoint `{self.endpoint}`, which returns one score"
-        if self.tokens != "last" and self.endpoint != "pooling":
-            yield "/tokens", 'needs `endpoint` to be "pooling"'
 
     async def judge(self, row: TaskRow, response: dict[str, Any], judgement: Judgement) -> Reward:
         """Return the calibrated score. Raises JudgeError."""
         items = self._read(row, response, judgement)
         if self.endpoint == "chat":
             call = await judgement.read_scores(None, items)
-            scores, label = [self._read_number(assistant_text(call.items))], ""
+            scores, label = [_read_number(assistant_text(call.items))], ""
         else:
             raw = self.calibration != "none"
-            endpoint = ScoreEndpoint(path=self.endpoint, text=self.reads == "answer", raw=raw, tokens=self.tokens)
+            endpoint = ScoreEndpoint(path=self.endpoint, text=self.reads == "answer", raw=raw)
             call = await judgement.read_scores(endpoint, items)
             said = as_object(read_json(assistant_text(call.items).encode()))
             scores, label = said["scores"], said.get("label") or ""
@@ -122,18 +104,6 @@ class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model")
             prompt = [message("system", instructions), *prompt]
         told = [message("assistant", final_answer(output))] if self.reads == "answer" else output
         return [*prompt, *(item for item in told if item_type(item) != "reasoning")]
-
-    def _read_number(self, text: str) -> float:
-        """Return the number of a reply. Raises JudgeError if it does not have exactly one."""
-        if self.name:
-            found = [given for name, given in _NAMED.findall(text) if name == self.name]
-        else:
-            match = _ONE.fullmatch(text)
-            found = [match[1]] if match else []
-        if len(found) != 1 or not math.isfinite(float(found[0])):
-            wanted = f"one number named {self.name}" if self.name else "one number"
-            raise JudgeError(f"The reward model's reply must be {wanted}, not {shorten(repr(text), 80)}.").permanent()
-        return float(found[0])
 
     def _refuse_probabilities(self, scores: list[float]) -> None:
         """Raise JudgeError if the server ignored that scores were requested before the activation."""
@@ -161,3 +131,11 @@ class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model")
             told = f"The reward model's score {score:g} is outside 0–1"
             raise JudgeError(f"{told}. Set `calibration` to sigmoid or minmax.").permanent()
         return score
+
+
+def _read_number(text: str) -> float:
+    """Return the number of a reply. Raises JudgeError if it is not one number, possibly after a name."""
+    found = _NUMBER.fullmatch(text)
+    if not found or not math.isfinite(float(found[1])):
+        raise JudgeError(f"The reward model's reply must be one number, not {shorten(repr(text), 80)}.").permanent()
+    return float(found[1])

@@ -16,8 +16,8 @@ from apps.gym.errors import GymError
 from apps.gym.storable import clean_line
 from apps.gym.traces.items import Tool, as_object, function_calls, message, read_json
 from apps.gym.wires.hidden_secrets import hide_secrets
-from apps.gym.wires.protocol import Ask, Policy, Reply, ScoringPolicy, has_all_counts
-from apps.gym.wires.score_wire import ScoreEndpoint
+from apps.gym.wires.protocol import Ask, Policy, Reply, has_all_counts
+from apps.gym.wires.scores.score_endpoint import ScoreEndpoint, ScoringPolicy
 from apps.gym.wires.sending import Sender
 
 LIST_SECONDS = 10.0

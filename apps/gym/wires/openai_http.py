@@ -42,8 +42,8 @@ from apps.gym.wires.messages_request import messages_request
 from apps.gym.wires.messages_stream import join_messages_stream
 from apps.gym.wires.protocol import Ask, Reply, Weights, reseed
 from apps.gym.wires.responses_wire import ReplyFailed, join_responses_stream, read_responses_reply, responses_request
-from apps.gym.wires.score_wire import ScoreEndpoint
-from apps.gym.wires.sending import Sender
+from apps.gym.wires.scores.score_endpoint import ScoreEndpoint
+from apps.gym.wires.sending import PlainSender, Sender
 
 _MESSAGE_CHARACTERS = 500
 _MESSAGE_BEGIN = 80  # characters of an unreadable reply
@@ -152,6 +152,8 @@ class HttpPolicy:
         return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
 
     def at(self, endpoint: ScoreEndpoint) -> "HttpPolicy":
+        if not isinstance(self.sender, PlainSender):
+            raise self._error(f"OpenAI and Azure OpenAI have no /{endpoint.path}.").permanent()
         scorer = copy.copy(self)
         scorer.sender = self.sender.at_root(f"/{endpoint.path}")
         scorer._write = endpoint.make_body

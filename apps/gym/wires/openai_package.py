@@ -12,7 +12,6 @@ import openai
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
 from apps.gym.calls.outbound_policy import FRAMING, OutboundRefused
 from apps.gym.calls.refusals import reveal_error
-from apps.gym.errors import PolicyError
 from apps.gym.wires.sending import MAX_REPLY
 
 _UNSENT = FRAMING | {"accept-encoding"}
@@ -65,9 +64,6 @@ class PackageSender:
 
     async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
         return await _reply(self._client.get(path, cast_to=httpx2.Response))
-
-    def at_root(self, path: str) -> "PackageSender":
-        raise PolicyError(f"OpenAI and Azure OpenAI have no {path}. Choose a model of another provider.").permanent()
 
 
 async def _reply(asked: Awaitable[httpx2.Response]) -> OutboundReply:

@@ -1,7 +1,7 @@
 """The interface of policy clients: an `Ask` with a conversation gets a `Reply`."""
 
 import zlib
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -10,9 +10,6 @@ from apps.gym.traces.events import JudgeCall, ModelCall
 from apps.gym.traces.items import Item, TokenUsage, Tool
 from apps.gym.traces.tokens import TokenCapture
 from apps.gym.wires.chat_deltas import OnDelta
-
-if TYPE_CHECKING:
-    from apps.gym.wires.score_wire import ScoreEndpoint
 
 VERDICT_SCHEMA = "verdict"
 """Schema name of judge verdicts. The scripted policy recognises questions of a judge by it."""
@@ -107,19 +104,6 @@ class Policy(Protocol):
     """Calls a model. Raises PolicyError without a valid reply, and TimedOut if call and retries take too long."""
 
     async def ask(self, ask: Ask) -> Reply: ...
-
-
-@runtime_checkable
-class ScoringPolicy(Policy, Protocol):
-    """A policy whose server may have endpoints for scores. `make_body` returns the body of a request."""
-
-    weights: Weights
-
-    def make_body(self, ask: Ask) -> dict[str, Any]: ...
-
-    def at(self, endpoint: "ScoreEndpoint") -> "ScoringPolicy":
-        """Return a client of such an endpoint, with the same limits. Raises PolicyError if there is none."""
-        ...
 
 
 MAX_CALL_TOKENS = 1_000_000_000

@@ -38,10 +38,6 @@ class Sender(Protocol):
         """
         ...
 
-    def at_root(self, path: str) -> "Sender":
-        """Return a sender to `path` below each base URL without /v1. Raises PolicyError if it is not available."""
-        ...
-
 
 class PlainSender:
     """Posts to `path` under one of several base URLs.

@@ -34,7 +34,7 @@ def read_reward_agreement(collection: Collection) -> list[RewardAgreement]:
     if not rows:
         return []
     reviewed = {rollout for each in rows.values() for rollout, _ in each}
-    rewards = dict(collection.rollouts.rewarded().filter(pk__in=reviewed).values_list("pk", "reward"))
+    rewards: dict[int, Any] = dict(collection.rollouts.rewarded().filter(pk__in=reviewed).values_list("pk", "reward"))
     return [
         _measure(rubric, criterion, rows[rubric.pk], rewards, collection.solve_threshold)
         for rubric in Rubric.objects.filter(pk__in=rows).order_by("pk")
@@ -44,7 +44,7 @@ def read_reward_agreement(collection: Collection) -> list[RewardAgreement]:
 
 
 def _measure(
-    rubric: Rubric, criterion: dict[str, Any], rows: Rows, rewards: dict[int, float], threshold: float
+    rubric: Rubric, criterion: dict[str, Any], rows: Rows, rewards: dict[int, Any], threshold: float
 ) -> RewardAgreement:
     truth, ties, reviews = take_majority(criterion["key"], rows, rewards)
     return RewardAgreement(

@@ -15,10 +15,10 @@ from apps.environments.resource_servers import connect_environment, connect_judg
 from apps.gym.boxes.command_spec import CommandSpec
 from apps.gym.calls.observers import Observer, Outcome
 from apps.gym.calls.outbound import Outbound
-from apps.gym.judging.reply_cache import ReplyCache
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.wires.pricing import FREE
+from apps.gym.wires.scores.score_cache import ReplyCache
 from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.policy_clients import connect_policy
 from apps.policies.weight_versions import WeightsInUse

@@ -1,8 +1,7 @@
 """Endpoints of a model server that return numbers instead of text: vLLM's /classify, /score and /pooling."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -11,7 +10,7 @@ from apps.gym.traces.chat_turns import HistoryForm, SentMessages
 from apps.gym.traces.items import dump_json, message, text_of
 from apps.gym.wires.chat_reply import ReplyMalformed
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.protocol import Ask, Reply, read_usage
+from apps.gym.wires.protocol import Ask, Policy, Reply, Weights, read_usage
 
 MAX_SCORES = 1_000
 """Maximum numbers of a reply. A longer one is the vector of an embedding model."""
@@ -21,13 +20,12 @@ class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A path, and what is sent to it.
 
     `text` sends the last item as plain text instead of chat messages. `raw` requests scores before the activation
-    (softmax or sigmoid). `tokens` combines the scores of a reply that has some for each token.
+    (softmax or sigmoid).
     """
 
     path: Literal["classify", "score", "pooling"]
     text: bool = False
     raw: bool = False
-    tokens: Literal["last", "mean", "min"] = "last"
 
     def make_body(self, ask: Ask, *, model_name: str, dialect: Dialect) -> dict[str, Any]:
         """Return the body of a request. /score compares the first item, the task, with the last."""
@@ -70,20 +68,9 @@ class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             raise ReplyMalformed(f"The endpoint's reply has no result of /{self.path}.")
         if isinstance(given, float):
             return [given]
-        rows = [row for row in given if isinstance(row, list)]
-        if not rows:
-            return [one for one in given if isinstance(one, float)]
-        if len({len(row) for row in rows}) > 1:
-            raise ReplyMalformed("The endpoint's tokens have different numbers of scores.")
-        columns = zip(*rows, strict=True)
-        return [_COMBINE[self.tokens](column) for column in columns]
-
-
-_COMBINE: dict[str, Callable[[Sequence[float]], float]] = {
-    "last": lambda column: column[-1],
-    "mean": lambda column: math.fsum(column) / len(column),
-    "min": min,
-}
+        # Some reward heads score each token or step. The last one stands for the conversation.
+        last = given[-1] if given and isinstance(given[-1], list) else given
+        return [one for one in last if isinstance(one, float)]
 
 
 class _Result(msgspec.Struct):
@@ -101,3 +88,16 @@ class _Scores(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Scores)
+
+
+@runtime_checkable
+class ScoringPolicy(Policy, Protocol):
+    """A policy whose server may have endpoints for scores. `make_body` returns the body of a request."""
+
+    weights: Weights
+
+    def make_body(self, ask: Ask) -> dict[str, Any]: ...
+
+    def at(self, endpoint: ScoreEndpoint) -> "ScoringPolicy":
+        """Return a client of such an endpoint, with the same limits. Raises PolicyError if there is none."""
+        ...
