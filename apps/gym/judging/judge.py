@@ -78,19 +78,6 @@ class Judge:
         self.clock = clock
         self.replies = replies or ReplyCache()
 
-    def prepare_scores(self, endpoint: ScoreEndpoint | None, ask: Ask) -> tuple[ScoringPolicy, dict[str, Any]]:
-        """Return the client of an endpoint (None: chat) and the body of the request.
-
-        Raises JudgeError if the model has no such endpoint.
-        """
-        if not isinstance(self.policy, ScoringPolicy):
-            raise JudgeError(f"The judge {self.name} is scripted and has no scores.").permanent()
-        try:
-            policy = self.policy.at(endpoint) if endpoint else self.policy
-            return policy, policy.make_body(ask)
-        except PolicyError as error:
-            raise JudgeError(f"The judge {self.name} cannot score: {error}").permanent() from error
-
     def open_judgement(self, *, seed: int) -> "Judgement":
         return Judgement(self, seed=seed)
 
@@ -153,13 +140,20 @@ class Judgement:
         return (await self._ask(call, items, tools)).items
 
     async def read_scores(self, endpoint: ScoreEndpoint | None, items: list[Item]) -> JudgeCall:
-        """Return the call of a reward model, whose items have the scores. None: its chat endpoint. Raises JudgeError.
+        """Return the call of an endpoint (None: chat), or one without tokens if the judge keeps the reply to an equal
+        request.
 
-        An equal call is made once while the judge keeps its reply; then the call has no tokens.
+        Raises JudgeError.
         """
         judge = self._judge
         sampling = judge.sampling if endpoint is None else {}
-        policy, body = judge.prepare_scores(endpoint, Ask(items=items, sampling=sampling))
+        if not isinstance(judge.policy, ScoringPolicy):
+            raise JudgeError(f"The judge {judge.name} is scripted and has no scores.").permanent()
+        try:
+            policy = judge.policy.at(endpoint) if endpoint else judge.policy
+            body = policy.make_body(Ask(items=items, sampling=sampling))
+        except PolicyError as error:
+            raise JudgeError(f"The judge {judge.name} cannot score: {error}").permanent() from error
         call = JudgeCall(judge=judge.name, question="reward", prompt=items, sampling=sampling)
         kept = judge.replies.find(msgspec.json.encode([repr(policy), policy.weights.version, body, endpoint]))
         with stopped_clocks():

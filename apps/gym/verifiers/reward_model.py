@@ -81,12 +81,15 @@ class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model")
             call = await judgement.read_scores(None, items)
             scores, label = [_read_number(assistant_text(call.items))], ""
         else:
-            raw = self.calibration != "none"
-            endpoint = ScoreEndpoint(path=self.endpoint, text=self.reads == "answer", raw=raw)
+            text, raw = self.reads == "answer", self.calibration != "none"
+            endpoint = ScoreEndpoint(path=self.endpoint, text=text, raw=raw)
             call = await judgement.read_scores(endpoint, items)
             said = as_object(read_json(assistant_text(call.items).encode()))
             scores, label = said["scores"], said.get("label") or ""
-            self._refuse_probabilities(scores)
+            adds_up = len(scores) > 1 and min(scores) >= 0 and math.isclose(sum(scores), 1.0, abs_tol=_ADDS_UP)
+            if endpoint.raw and adds_up:
+                told = "The reward model returned probabilities: its server ignores `use_activation`"
+                raise JudgeError(f"{told}. Set `calibration` to none.").permanent()
         score = self._choose(scores)
         value = self._calibrate(score)
         call.verdict = {"raw_score": score, "value": value}
@@ -105,20 +108,11 @@ class RewardModel(JudgedVerifier, frozen=True, kw_only=True, tag="reward_model")
         told = [message("assistant", final_answer(output))] if self.reads == "answer" else output
         return [*prompt, *(item for item in told if item_type(item) != "reasoning")]
 
-    def _refuse_probabilities(self, scores: list[float]) -> None:
-        """Raise JudgeError if the server ignored that scores were requested before the activation."""
-        if self.calibration == "none" or len(scores) < 2 or self.endpoint != "classify":
-            return
-        if min(scores) >= 0 and math.isclose(math.fsum(scores), 1.0, abs_tol=_ADDS_UP):
-            told = "The reward model returned probabilities, although scores before the softmax were requested"
-            raise JudgeError(f"{told}: its server ignores `use_activation`. Set `calibration` to none.").permanent()
-
     def _choose(self, scores: list[float]) -> float:
         if self.index is None and len(scores) > 1:
             raise JudgeError(f"The reward model returned {len(scores)} scores. Set `index` to choose one.").permanent()
         if (self.index or 0) >= len(scores):
-            told = f"The reward model returned {len(scores)} scores, so `index` is at most {len(scores) - 1}"
-            raise JudgeError(f"{told}, not {self.index}.").permanent()
+            raise JudgeError(f"The reward model returned {len(scores)} scores, none at {self.index}.").permanent()
         return scores[self.index or 0]
 
     def _calibrate(self, score: float) -> float:

@@ -56,7 +56,7 @@ def play(example):
     return moves
 
 
-@pytest.mark.parametrize("kind", VERIFIERS)
+@pytest.mark.parametrize("kind", [kind for kind in VERIFIERS if kind != "reward_model"])  # no scripted model has scores
 def test_an_environment_with_any_verifier_gives_the_same_over_http(kind):
     example = EXAMPLES[kind]
     judge = Judge(ScriptedPolicy(), name="judge", rubric="Is the answer polite?")

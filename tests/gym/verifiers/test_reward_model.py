@@ -199,7 +199,7 @@ def test_each_endpoint_has_its_path_and_its_body(given, reply, path, sent):
     [
         ({}, (400, TOO_LONG), "context_length"),
         ({}, TWO, "Set `index`"),
-        ({"index": 2}, TWO, "at most 1"),
+        ({"index": 2}, TWO, "2 scores, none at 2"),
         ({"index": 1, **SIGMOID}, TWO, "use_activation"),
         (POOLING, pooled([1.5]), "sigmoid or minmax"),
         (POOLING, pooled([0.1] * 5_000), "embedding model"),

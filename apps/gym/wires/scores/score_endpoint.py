@@ -1,7 +1,7 @@
 """Endpoints of a model server that return numbers instead of text: vLLM's /classify, /score and /pooling."""
 
 import math
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -47,17 +47,14 @@ class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             read = _decoder.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ReplyMalformed(f"The endpoint's reply has no scores: {error}.") from None
-        if len(read.data) != 1:
-            raise ReplyMalformed(f"The endpoint's reply has {len(read.data)} results instead of one.")
         scores = self._read_scores(read.data[0])
         if len(scores) > MAX_SCORES:
             told = f"The endpoint returned {len(scores):,} numbers, like an embedding model"
             raise PolicyError(f"{told}. Use a reward model or a classifier.").permanent()
         if not scores or not all(map(math.isfinite, scores)):
             raise ReplyMalformed("The endpoint's scores are missing or not finite.")
-        said: dict[str, Any] = {"scores": scores}
-        if read.data[0].label is not None:
-            said["label"] = read.data[0].label
+        label = read.data[0].label
+        said = {"scores": scores} | ({"label": label} if label else {})
         usage = read_usage(input_tokens=read.usage.get("prompt_tokens"), output_tokens=0)
         items = [message("assistant", dump_json(said))]
         return Reply(items=items, finish_reason="stop", usage=usage, model=read.model, response_id=read.id)
@@ -81,7 +78,7 @@ class _Result(msgspec.Struct):
 
 
 class _Scores(msgspec.Struct):
-    data: list[_Result]
+    data: Annotated[list[_Result], msgspec.Meta(min_length=1, max_length=1)]
     id: str = ""
     model: str = ""
     usage: dict[str, Any] = {}
