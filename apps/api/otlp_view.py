@@ -1,6 +1,6 @@
 """OTLP/HTTP: traces of agents that run elsewhere become rollouts.
 
-Answers have the media type of the request. Errors are problem documents, like those of the API.
+Answers have the media type of the request. Errors are problem documents, as in the API.
 """
 
 import zlib
@@ -16,12 +16,13 @@ from rest_framework.views import APIView
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
+from apps.agents.models import Agent
 from apps.api.fleet.scraping import AnyFormat
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import UntouchedParser
 from apps.gym.strict_json import JsonRefused, load_strict
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.wires.otlp_protobuf import NotOtlp, is_installed, read_request, write_response
+from apps.gym.rollout_files.otlp_protobuf import NotOtlp, is_installed, read_request, write_response
 from apps.rollouts.imports.received_traces import Rejected, receive_spans
 from apps.tasks.models import Dataset
 
@@ -47,6 +48,8 @@ class OtlpView(APIView):
         if not (slug := request.headers.get("x-gymweb-dataset", "")):
             raise Problem(400, "bad-request", "Name the dataset of the traces in the header x-gymweb-dataset.")
         dataset = get_object_or_404(Dataset, slug=slug)
+        if not Agent.objects.filter(slug="default").exists():
+            raise Problem(HTTPStatus.CONFLICT, "no-default-agent", "No agent named default exists. Create one.")
         name = request.headers.get("x-gymweb-collection", "")
         body = _decompressed(request.headers.get("Content-Encoding", ""), _read(request))
         try:

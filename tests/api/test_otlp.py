@@ -60,7 +60,7 @@ def test_a_recorded_request_of_a_real_instrumentation_becomes_a_rollout(engineer
     answer = post(engineer, body, PROTOBUF, **{"Content-Encoding": "gzip"})
     assert (answer.status_code, answer.headers["Content-Type"], answer.content) == (200, PROTOBUF, b"")
     [rollout] = stored()
-    assert (rollout.answer, rollout.status, rollout.reward) == ("It is 22 C.", "completed", None)
+    assert (rollout.answer, rollout.status, rollout.reward) == ("it is 22 c", "completed", None)
     assert (rollout.input_tokens, rollout.output_tokens, rollout.model_version) == (22, 14, "m-1")
     assert rollout.tools["get_weather"]["calls"] == 1
     assert (rollout.collection.name, rollout.collection.policy_model.name) == ("weather-bot", "m-1")
@@ -79,7 +79,7 @@ def test_spans_of_one_trace_may_come_in_several_requests_out_of_order_and_twice(
         assert post(engineer, request_of(one)).json() == {}
     assert not store_complete_traces()
     [rollout] = stored()
-    assert (rollout.steps, rollout.answer) == (2, "Yes.")
+    assert (rollout.turns, rollout.answer) == (2, "Yes.")
     assert post(engineer, request_of(root, first, second)).json() == {}
     assert len(stored()) == 1
     assert set(ReceivedSpan.objects.values_list("body", flat=True)) == {""}
@@ -158,7 +158,7 @@ def test_our_own_export_sent_here_is_the_same_conversation_with_its_reward(engin
     body = gzip.compress(encode_request([row_of(weather())]))
     assert post(engineer, body, PROTOBUF, **{"Content-Encoding": "gzip"}).content == b""
     [rollout] = stored()
-    assert (rollout.answer, rollout.reward, rollout.steps) == ("It is 22 °C.", 1.0, 2)
+    assert (rollout.answer, rollout.reward, rollout.turns) == ("It is 22 °C.", 1.0, 2)
 
 
 def test_a_trace_without_a_model_call_is_finished_with_its_problem(engineer, dataset):
@@ -196,7 +196,7 @@ def test_a_trace_that_grows_too_large_is_refused(engineer, dataset, settings):
 
 def test_without_the_package_protobuf_is_refused_and_json_works(engineer, dataset, monkeypatch):
     monkeypatch.setattr("apps.api.otlp_view.is_installed", lambda: False)
-    refused = post(engineer, b"", PROTOBUF)
+    refused = post(engineer, b"\n\x00", PROTOBUF)
     assert refused.status_code == 415
     assert "requirements-otel.txt" in refused.json()["detail"]
     assert post(engineer, question("2 + 2?")).json() == {}

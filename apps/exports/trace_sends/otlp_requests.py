@@ -5,7 +5,6 @@ The packages of requirements-otel.txt are imported at the first use.
 
 import base64
 from collections.abc import Iterable
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 _IDS = ("traceId", "spanId", "parentSpanId")
@@ -17,11 +16,6 @@ class Rejected(NamedTuple):
 
     spans: int
     message: str
-
-
-def is_installed() -> bool:
-    """Return True if requests can be encoded."""
-    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None
 
 
 def encode_request(traces: Iterable[dict[str, Any]]) -> bytes:

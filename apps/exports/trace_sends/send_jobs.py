@@ -24,7 +24,6 @@ from apps.exports.trace_sends.otlp_requests import (
     Rejected,
     count_spans,
     encode_request,
-    is_installed,
     read_response,
 )
 from apps.gym import process_exit
@@ -33,6 +32,7 @@ from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.errors import PolicyError
 from apps.gym.redaction.header_secrets import header_secrets, mask_secrets
 from apps.gym.redaction.shortening import cut_clean
+from apps.gym.rollout_files.otlp_protobuf import is_installed
 from apps.policies.policy_clients import open_outbound
 from apps.tasks.fenced_jobs import Attempt, claim, requeue_unresponsive
 

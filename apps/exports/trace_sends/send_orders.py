@@ -8,8 +8,9 @@ from django.utils import timezone
 from apps.accounts.audit_log import record, update_row
 from apps.accounts.models import User
 from apps.exports.models import Export, TraceDestination, TraceSend
-from apps.exports.trace_sends.otlp_requests import MISSING, is_installed
+from apps.exports.trace_sends.otlp_requests import MISSING
 from apps.gym.request_refusals import Refusal
+from apps.gym.rollout_files.otlp_protobuf import is_installed
 from apps.gym.specs import described
 
 State = TraceSend.State

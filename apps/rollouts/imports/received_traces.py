@@ -25,7 +25,6 @@ from apps.accounts.disk_space import Place, check_growth, check_space
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.gym.request_refusals import Refusal
 from apps.gym.rollout_files.rollout_rows import StoredAttempt, check_task
 from apps.gym.rollout_files.shapes.genai_spans import spans_of, why_refused
 from apps.gym.rollout_files.shapes.stored_rows import read_line
@@ -54,10 +53,6 @@ MAX_TASKS = 10_000
 SHOWN = 10
 
 
-class NoDefaultAgent(Refusal, status=409, code="no-default-agent"):
-    """Raised if no agent named default exists."""
-
-
 class Rejected(NamedTuple):
     """The part of a request that was not stored."""
 
@@ -70,8 +65,6 @@ def receive_spans(row: dict[str, Any], *, dataset: Dataset, name: str, user: Use
 
     Raises RowRefused if the request is not OTLP, and DiskFull.
     """
-    if not Agent.objects.filter(slug="default").exists():
-        raise NoDefaultAgent("No agent named default exists. Create one.")
     check_space(Place.DATABASE)
     traces = defaultdict[tuple[str, str], list[dict[str, Any]]](list)
     problems: list[str] = []

@@ -1,7 +1,7 @@
 from apps.rollouts.models.collections import MAX_FLOAT, Collection, CollectionDeletion, CollectionQuerySet
 from apps.rollouts.models.failure_causes import FailureCause, RolloutCause
 from apps.rollouts.models.figures import LAST_SPAN, SPAN_BITS, FigureBlock, FigureMark, KeptFigures
-from apps.rollouts.models.received_traces import ReceivedSpan, ReceivedTrace
+from apps.rollouts.models.otlp_traces import ReceivedSpan, ReceivedTrace
 from apps.rollouts.models.rechecks import Recheck, RolloutChange
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent, TraceImage
