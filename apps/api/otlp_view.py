@@ -20,9 +20,9 @@ from apps.agents.models import Agent
 from apps.api.fleet.scraping import AnyFormat
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import UntouchedParser
+from apps.gym.rollout_files.otlp_protobuf import NotOtlp, is_installed, read_request, write_response
 from apps.gym.strict_json import JsonRefused, load_strict
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.rollout_files.otlp_protobuf import NotOtlp, is_installed, read_request, write_response
 from apps.rollouts.imports.received_traces import Rejected, receive_spans
 from apps.tasks.models import Dataset
 

@@ -62,7 +62,7 @@ def test_a_recorded_request_of_a_real_instrumentation_becomes_a_rollout(engineer
     [rollout] = stored()
     assert (rollout.answer, rollout.status, rollout.reward) == ("it is 22 c", "completed", None)
     assert (rollout.input_tokens, rollout.output_tokens, rollout.model_version) == (22, 14, "m-1")
-    assert rollout.tools["get_weather"]["calls"] == 1
+    assert (list(rollout.tools), rollout.tool_calls, rollout.turns) == (["get_weather"], 1, 2)
     assert (rollout.collection.name, rollout.collection.policy_model.name) == ("weather-bot", "m-1")
     row = rollout.task.row["responses_create_params"]
     assert [item["content"] for item in row["input"]] == ["Be brief.", "Weather in Paris?"]
@@ -79,7 +79,7 @@ def test_spans_of_one_trace_may_come_in_several_requests_out_of_order_and_twice(
         assert post(engineer, request_of(one)).json() == {}
     assert not store_complete_traces()
     [rollout] = stored()
-    assert (rollout.turns, rollout.answer) == (2, "Yes.")
+    assert (rollout.turns, rollout.answer) == (2, "yes")
     assert post(engineer, request_of(root, first, second)).json() == {}
     assert len(stored()) == 1
     assert set(ReceivedSpan.objects.values_list("body", flat=True)) == {""}
@@ -133,9 +133,6 @@ def test_equal_prompts_are_attempts_at_one_task_and_the_collection_grows(enginee
     assert (collection.total, collection.completed, collection.repeats, collection.version.task_count) == (3, 3, 2, 2)
     assert collection.version.number == 2
     assert collection.snapshot["dataset"]["content_hash"] == collection.version.content_hash != ""
-    rows = engineer.get(f"/api/v1/datasets/support/versions/{collection.version.number}/rows/")
-    if rows.status_code == 200:
-        assert rows.headers["ETag"] == f'"{collection.version.content_hash}"'
 
 
 def test_a_full_collection_is_followed_by_another(engineer, dataset, monkeypatch):
@@ -158,7 +155,7 @@ def test_our_own_export_sent_here_is_the_same_conversation_with_its_reward(engin
     body = gzip.compress(encode_request([row_of(weather())]))
     assert post(engineer, body, PROTOBUF, **{"Content-Encoding": "gzip"}).content == b""
     [rollout] = stored()
-    assert (rollout.answer, rollout.reward, rollout.turns) == ("It is 22 °C.", 1.0, 2)
+    assert (rollout.answer, rollout.reward, rollout.turns) == ("it is 22 °c", 1.0, 2)
 
 
 def test_a_trace_without_a_model_call_is_finished_with_its_problem(engineer, dataset):
