@@ -3,8 +3,10 @@
 import orjson
 import pytest
 
+from apps.gym.rollout_files.shapes.genai_spans import why_refused
 from apps.gym.rollout_files.shapes.stored_rows import read_line
 from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.traces.events import ModelCall
 from apps.gym.traces.graph import TraceGraph
 from apps.gym.traces.items import item_type, text_of
 from tests.gym.exporters.attempts import attempt, paris
@@ -81,3 +83,36 @@ def test_our_own_export_read_back_is_the_same_conversation(events):
 def test_an_export_with_new_messages_is_refused_by_name():
     with pytest.raises(RowRefused, match="messages “all”"):
         read_line(orjson.dumps(row_of(weather(), {"messages": "new"})))
+
+
+def test_older_spans_have_their_messages_as_attributes():
+    told = {
+        "gen_ai.request.model": "m",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "2 + 2?",
+        "gen_ai.completion.0.content": "4",
+    }
+    given, events = read(span(2, told))
+    assert plain(given.task["responses_create_params"]["input"]) == [("message", "user", "2 + 2?")]
+    [call] = [event for event in events if isinstance(event, ModelCall)]
+    assert plain(call.items) == [("message", "assistant", "4")]
+
+
+def test_two_instrumentations_of_one_call_count_once_and_a_failed_call_is_left_out():
+    told = genai([user("2 + 2?")], [assistant("4")])
+    failed = span(4, {"gen_ai.operation.name": "chat"}, parent=f"{9:016x}", status={"code": 2})
+    assert why_refused(failed) == ""
+    given, events = read(span(2, told), span(3, told, parent=f"{2:016x}"), failed)
+    assert sum(isinstance(event, ModelCall) for event in events) == 1
+    assert given.row["session"]["left_out"] == {"failed call": 1, "call around another call": 1}
+
+
+def test_a_part_of_an_unknown_type_is_refused_by_name():
+    message = {"role": "user", "parts": [{"type": "server_tool_call", "id": "1"}]}
+    assert "server_tool_call" in why_refused(span(2, genai([message], [assistant("4")])))
+
+
+def test_a_file_with_two_traces_on_one_line_is_refused():
+    other = {**span(3, genai([user("?")], [assistant("4")])), "traceId": "cd" * 16}
+    with pytest.raises(RowRefused, match="2 traces"):
+        read(span(2, genai([user("?")], [assistant("4")])), other)

@@ -40,10 +40,6 @@ _SAMPLING = {
 _INDEX = re.compile(r"\d+")
 
 
-def is_otlp(row: dict[str, Any]) -> bool:
-    return "resourceSpans" in row
-
-
 def spans_of(row: dict[str, Any]) -> Iterator[tuple[Span, dict[str, Any]]]:
     """Yield the spans of a request with the attributes of their resource. Raises RowRefused."""
     for place, resource in enumerate(expect(row.get("resourceSpans") or [], list, "a list", "/resourceSpans")):
@@ -109,7 +105,7 @@ def read_otlp(row: dict[str, Any]) -> StoredTrace:
     reward = scores.pop("reward", None)
     if reward is None:
         left_out.update(f"evaluation {name[:60]}" for name in scores)
-    session = {"format": "otlp", "id": traces.pop(), "name": root.get("name"), "conversation": _conversation(calls)}
+    session = {"format": "otlp", "id": traces.pop(), "name": root.get("name"), "conversation": calls[0].conversation}
     return StoredTrace(
         calls=placed,
         main=max(number for number, call in enumerate(placed, start=1) if call.lineage == 1),
@@ -133,9 +129,10 @@ def _calls(spans: dict[str, Span], left_out: Counter[str]) -> Iterator["_Call"]:
                 left_out["call of a judge"] += 1
             else:
                 yield _Call(span, left_out)
+        elif name in models:
+            left_out["failed call" if _has_failed(span) else "call around another call"] += 1
         elif span.get("parentSpanId"):
-            kind = "failed call" if name in models and _has_failed(span) else str(span.get("name") or "")[:60]
-            left_out[f"span {kind}"] += 1
+            left_out[f"span {str(span.get('name') or '')[:60]}"] += 1
 
 
 def _placed(calls: list["_Call"]) -> list[StoredCall]:
@@ -252,7 +249,9 @@ class _Call:
             return list(self._genai([*sent, *given])), list(self._genai(said[:1]))
         if said := _nested(told, "llm.output_messages."):
             return list(map(_inference, _nested(told, "llm.input_messages."))), [_inference(said[0])]
-        return _nested(told, "gen_ai.prompt."), list(map(_old_reply, _nested(told, "gen_ai.completion.")[:1]))
+        return _nested(told, "gen_ai.prompt."), [
+            {"role": "assistant", **as_object(one)} for one in _nested(told, "gen_ai.completion.")[:1]
+        ]
 
     def _genai(self, messages: list[Any]) -> Iterator[Message]:
         for given in messages:
@@ -334,10 +333,6 @@ def _inference_part(part: Message) -> Message:
     return {"type": str(part.get("type") or "text"), "text": part.get("text") or ""}
 
 
-def _old_reply(message: object) -> Message:
-    return {"role": "assistant", **as_object(message)}
-
-
 def _nested(told: dict[str, Any], prefix: str) -> list[Any]:
     """Return the values below a prefix, whose names are paths, as nested objects and lists."""
     root: dict[str, Any] = {}
@@ -378,10 +373,6 @@ def _scores(root: Span) -> Iterator[tuple[str, float]]:
         name, score = told.get("gen_ai.evaluation.name"), told.get("gen_ai.evaluation.score.value")
         if isinstance(name, str) and isinstance(score, int | float) and not isinstance(score, bool):
             yield name, float(score)
-
-
-def _conversation(calls: list[_Call]) -> str:
-    return next((call.conversation for call in calls if call.conversation), "")
 
 
 def _has_failed(span: Span) -> bool:

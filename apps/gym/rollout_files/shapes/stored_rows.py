@@ -16,7 +16,7 @@ from apps.gym.rollout_files.rollout_rows import (
 from apps.gym.rollout_files.shapes.atif_trajectories import is_atif, read_trajectory
 from apps.gym.rollout_files.shapes.claude_code_sessions import read_claude_code
 from apps.gym.rollout_files.shapes.codex_sessions import read_codex
-from apps.gym.rollout_files.shapes.genai_spans import is_otlp, read_otlp
+from apps.gym.rollout_files.shapes.genai_spans import read_otlp
 from apps.gym.rollout_files.shapes.session_lines import SESSION, SESSION_FORMATS, session_lines
 from apps.gym.rollout_files.shapes.stored_conversations import read_chat_log
 from apps.gym.rollout_files.shapes.verifiers_results import is_episode, is_metadata, read_episode, read_result
@@ -144,8 +144,8 @@ def _trace_line(found: str, trace: StoredTrace) -> StoredLine:
 def _format_of(row: dict[str, Any]) -> RolloutFormat:
     if SESSION in row:
         return "codex" if row[SESSION] == "codex" else "claude_code"
-    if is_otlp(row) or is_atif(row):
-        return "otlp" if is_otlp(row) else "atif"
+    if "resourceSpans" in row or is_atif(row):
+        return "otlp" if "resourceSpans" in row else "atif"
     if PARAMS in row or "response" in row or FAILURE_CLASS in row:
         return "nemo_gym"
     if "completion" in row or is_episode(row) or is_metadata(row):
