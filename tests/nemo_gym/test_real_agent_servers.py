@@ -183,15 +183,13 @@ def their_environment_server(name: str, environment: str, model_port: int) -> It
 WEATHER = "example_single_tool_call"
 
 
-@pytest.mark.parametrize("moves", [weather, nothing])
-def test_their_environment_server_runs_our_episodes(site: Site, moves: Any) -> None:
+@pytest.mark.parametrize(("moves", "reward", "calls"), [(weather, 1.0, 2), (nothing, 0.0, 1)])
+def test_their_environment_server_runs_our_episodes(site: Site, moves: Any, reward: float, calls: int) -> None:
     with running(WEATHER) as server, their_environment_server(WEATHER, server, site.served.port) as url:
         agent = {"server_url": url, "server_route": "episode"}
         rollouts = asyncio.run(collect(site, moves, server, agent, WEATHER))
-    # This server gives 1.0 to every episode that it verifies.
-    assert {(row["status"], row["reward"], row["error_message"]) for row in rollouts} == {("completed", 1.0, "")}
+    assert {(row["status"], row["reward"], row["error_message"]) for row in rollouts} == {("completed", reward, "")}
     assert len(rollouts) == len(rows_of(WEATHER))
-    calls = 2 if moves is weather else 1
     assert {sum(event["type"] == "model_call" for event in row["events"]) for row in rollouts} == {calls}
     assert "cs_" not in str([row["events"] for row in rollouts])
 
