@@ -81,7 +81,10 @@ def receive_spans(row: dict[str, Any], *, dataset: Dataset, name: str, user: Use
         return Rejected()
     more = f" And {len(problems) - SHOWN:,} more." if len(problems) > SHOWN else ""
     told = (f"{problem} (×{count})" if count > 1 else problem for problem, count in Counter(problems).items())
-    return Rejected(len(problems), "; ".join(list(told)[:SHOWN]) + "." + more)
+    rejected = Rejected(len(problems), "; ".join(list(told)[:SHOWN]) + "." + more)
+    # The Python SDK ignores this part of an answer.
+    logger.warning("refused %d spans for dataset %s: %s", rejected.spans, dataset.slug, rejected.message)
+    return rejected
 
 
 def _keep(trace_id: str, spans: list[dict[str, Any]], *, dataset: Dataset, name: str, user: User | None) -> list[str]:
