@@ -277,6 +277,7 @@ def test_a_place_where_it_cannot_be_is_refused_before_anything_is_stored(collect
     assert not Export.objects.exists()
 
 
+@pytest.mark.django_db
 def test_only_json_lines_have_a_taskset_for_verifiers(tmp_path):
     collection = make_collection()
     make_rollout(collection)
