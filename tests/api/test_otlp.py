@@ -218,3 +218,24 @@ def test_odd_messages_are_refused_not_failures(engineer, dataset, value):
     flat = {f"llm.output_messages.0.message{end}": json.dumps(value) for end in ("", ".content", ".tool_calls")}
     assert post(engineer, request_of(span(5, {"openinference.span.kind": "LLM", **flat}))).status_code == 200
     stored()
+
+
+def test_a_trace_that_cannot_be_converted_does_not_hold_back_others(engineer, dataset, monkeypatch):
+    read = received_traces.read_line
+
+    def fail(line):
+        if b"broken" in line:
+            raise ValueError("no converter")
+        return read(line)
+
+    monkeypatch.setattr(received_traces, "read_line", fail)
+    for number, text in enumerate(["broken", "2 + 2?"], start=1):
+        body = question(text)
+        for one in body["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+            one["traceId"] = f"{number:032x}"
+        assert post(engineer, body).status_code == 200
+    [rollout] = stored()
+    assert "2 + 2?" in str(rollout.task.row)
+    broken = ReceivedTrace.objects.get(rollout=None)
+    assert broken.problem == "it cannot be converted: ValueError: no converter"
+    assert broken.finished_at is not None

@@ -25,6 +25,7 @@ from apps.accounts.disk_space import Place, check_growth, check_space
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.gym.redaction.shortening import cut
 from apps.gym.rollout_files.rollout_rows import StoredAttempt, check_task
 from apps.gym.rollout_files.shapes.genai_spans import spans_of, why_refused
 from apps.gym.rollout_files.shapes.stored_rows import read_line
@@ -160,6 +161,10 @@ def _store_group(dataset_id: int, keys: Sequence[int]) -> None:
                 task, attempt = _read(bodies, environment=dataset.environment.slug)
             except RowRefused as refusal:
                 _finish(trace, problem=refusal.message)
+            # Otherwise, one trace would hold back all others of its dataset.
+            except Exception as error:
+                logger.exception("%s cannot be converted", trace)
+                _finish(trace, problem=cut(f"it cannot be converted: {type(error).__name__}: {error}", 300))
             else:
                 by_model[attempt.model].append((trace, task, attempt))
         for model, read in by_model.items():
