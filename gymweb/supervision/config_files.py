@@ -16,13 +16,13 @@ KINDS = (SERVERS, AGENTS, MODELS, ENVIRONMENT_SERVERS)
 _SECRETS = "env.yaml"
 
 
-def list_roots(files: Iterable[Path], installed: Path | None = None) -> list[Path]:
+def list_roots(files: Iterable[Path], *, extra: str = "", installed: Path | None = None) -> list[Path]:
     """Return the folders in which paths and servers are looked up.
 
-    They are NEMO_GYM_EXTRA_ROOTS, the working directory, the checkouts that contain the files, and `installed`, the
+    They are those of `extra`, the working directory, the checkouts that contain the files, and `installed`, the
     packages of a Python with NeMo Gym.
     """
-    given = [Path(one) for one in os.environ.get("NEMO_GYM_EXTRA_ROOTS", "").split(os.pathsep) if one]
+    given = [Path(one) for one in extra.split(os.pathsep) if one]
     above = [
         folder for file in files for folder in file.absolute().parents if any((folder / k).is_dir() for k in KINDS)
     ]

@@ -146,6 +146,7 @@ def test_the_scopes_change_exactly():
         "gym/environments/no-such-thing",
         "gym/agents/no-such-thing",
         "gym/models/no-such-thing",
+        "otlp/v1/traces",
     }
     assert "POST /api/v1/rollouts/stream/" in may_write(Scope.ROLLOUTS_RUN)
     assert words(may_write(Scope.ANNOTATE)) == {

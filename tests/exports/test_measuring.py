@@ -30,8 +30,8 @@ def told(trace, *counts):
     [
         ("trl_sft", [(40, 10), (70, 5)], [(75, "usage")]),
         ("trl_sft_turns", [(40, 10), (70, 5)], [(50, "usage"), (75, "usage")]),
-        ("trl_sft_tokens", [(40, 10), (70, 5)], [(6, "ids")]),
-        ("scored_rollouts", [(40, 10), (70, 5)], [(6, "ids")]),
+        ("trl_sft_tokens", [(2, 1), (4, 2)], [(6, "ids")]),
+        ("scored_rollouts", [(2, 1), (4, 2)], [(6, "ids")]),
         ("trl_sft", [(40, 10), None], None),
         ("trl_grpo", [(40, 10), (70, 5)], None),
     ],

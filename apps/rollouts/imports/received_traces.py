@@ -236,7 +236,7 @@ def _collection(trace: ReceivedTrace, dataset: Dataset, model_name: str) -> Coll
         },
         state=Collection.State.COMPLETED,
         finished_at=timezone.now(),
-        idempotency_key=f"{key}{uuid.uuid4().hex[:8]}",
+        idempotency_key=f"{key}{uuid.uuid4().hex}",
         created_by=user,
     )
     record(user=user, action="collection.received", target=f"collection {collection.pk}", dataset=dataset.slug)

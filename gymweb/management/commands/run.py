@@ -84,7 +84,8 @@ class Command(BaseCommand):
     def _read(self) -> tuple[Description, ServerList]:
         files, python = self.options["config"], self.options["python"]
         addresses = dict(map(_read_address, self.options["address"]))
-        roots = list_roots(map(Path, files), _packages_of(python) if python else None)
+        extra = os.environ.get("NEMO_GYM_EXTRA_ROOTS", "")
+        roots = list_roots(map(Path, files), extra=extra, installed=_packages_of(python) if python else None)
         texts = read_files(files, self.options["set"], roots) if files else {}
         description, self.values = describe_texts(texts, environment=os.environ)
         known = self.folder / "ports.json"

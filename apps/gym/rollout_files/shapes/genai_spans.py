@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.rollout_files.shapes.stored_conversations import read_messages, read_tools
 from apps.gym.rollout_files.stored_calls import StoredCall, StoredTrace, read_counts
 from apps.gym.tasks.file_rows import RowRefused, expect
@@ -104,7 +105,7 @@ def read_otlp(row: dict[str, Any]) -> StoredTrace:
     scores = dict(_scores(root))
     reward = scores.pop("reward", None)
     if reward is None:
-        left_out.update(f"evaluation {name[:60]}" for name in scores)
+        left_out.update(f"evaluation {cut(name, 60)}" for name in scores)
     session = {"format": "otlp", "id": traces.pop(), "name": root.get("name"), "conversation": calls[0].conversation}
     return StoredTrace(
         calls=placed,
@@ -132,7 +133,7 @@ def _calls(spans: dict[str, Span], left_out: Counter[str]) -> Iterator["_Call"]:
         elif name in models:
             left_out["failed call" if _has_failed(span) else "call around another call"] += 1
         elif span.get("parentSpanId"):
-            left_out[f"span {str(span.get('name') or '')[:60]}"] += 1
+            left_out[f"span {cut(str(span.get('name') or ''), 60)}"] += 1
 
 
 def _placed(calls: list["_Call"]) -> list[StoredCall]:
