@@ -119,7 +119,8 @@ def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
     None if there is no answer.
     """
     found = _EXTRACTORS[mode or "boxed"](text)
-    if found is None and mode is None:
+    # A reply that was cut off within its box has no answer.
+    if found is None and mode is None and "\\boxed{" not in text:
         found = _without_label(last_line(text))
     return None if found is None else (_without_markup(found) or None)
 

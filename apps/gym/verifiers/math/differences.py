@@ -25,6 +25,9 @@ _VECTOR = re.compile(r"\\(?:vec|nabla|mathbf|boldsymbol)(?![a-z])")
 _PRODUCT = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _PRIME = re.compile(r"'|\\prime(?![a-z])|\^\{?(?:T|\\top)(?![a-z])")
 _BASE = re.compile(r"(\w+?)_\{?(\d+)\}?")
+_BASED = re.compile(r"(?<![\w.])(\d+)_\{?(\d+)\}?")
+_APPLIED = re.compile(r"(?<![a-zA-Z\\])([fghFGHT])'*(\^\{?-1\}?)?'*\(")
+"""A letter that names a function by convention. SymPy takes it for a factor."""
 _SAME_RELATION = {">": "<", r"\ge": r"\le"}
 _DIFFERENTIAL = re.compile(r"(?:(?<![a-zA-Z\\])d|\\partial )[a-zA-Z](?![a-zA-Z])")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -83,11 +86,20 @@ def _differ_in_bases(expected: str, answer: str) -> bool:
     """An answer without a base has the base of the question."""
     wanted, given = (_BASE.fullmatch(text) for text in (expected, answer))
     if not wanted and not given:
-        return False
+        return Counter(_BASED.findall(expected)) != Counter(_BASED.findall(answer))
     number, base = wanted.groups() if wanted else (expected, None)
     other, other_base = given.groups() if given else (answer, None)
     # An expected number without a base is decimal.
     return number != other or (base is None and given is not None) or (other_base is not None and base != other_base)
+
+
+def _differ_in_functions(expected: str, answer: str) -> bool:
+    """f^{-1}(x) is not 1/f(x), and f(x + 1) is no product."""
+    wanted, given = (_APPLIED.findall(text) for text in (expected, answer))
+    inverses = [sorted(name for name, inverse in found if inverse) for found in (wanted, given)]
+    known, other = ({name for name, _ in found} for found in (wanted, given))
+    is_product = any(name in answer for name in known - other) or any(name in expected for name in other - known)
+    return inverses[0] != inverses[1] or is_product
 
 
 def _differ_in_differentials(expected: str, answer: str) -> bool:
@@ -153,6 +165,7 @@ _DIFFERENCES: dict[str, Callable[[str, str], bool]] = {
     "a date, a time, a score or a ratio": _differ_as_literals,
     "the order of letters": _differ_in_order_of_letters,
     "the base": _differ_in_bases,
+    "a function": _differ_in_functions,
     "a derivative": _differ_in_differentials,
     "a prime or a transpose": partial(_differ_in_number, _PRIME),
     "the kind of brackets or the number of values": _differ_in_brackets,

@@ -114,7 +114,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             return self.find_answer(row, response), True
         text = assistant_text(response.get("output") or [])
         formula = last_boxed(text)
-        if formula is None:
+        if formula is None and "\\boxed{" not in text:
             formula = last_display(text)
         if formula is None and (formula := extract_answer(text)) and _PROSE.search(formula):
             return formula, False
@@ -138,8 +138,9 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         is_text = all(isinstance(one, str) for one in mine)
         if not mine or not given or not can_be_equal(mine[0], given[0]) or not self._equal(mine, given):
             return "value", is_text
-        at = -1 if is_formula else answer.rfind(str(given[-1]))
-        if at >= 0 and is_hedged(answer, at, at + len(str(given[-1]))):
+        plain, told = answer.replace("$", ""), str(given[-1])
+        at = -1 if is_formula else plain.rfind(told)
+        if at >= 0 and is_hedged(plain, at, at + len(told)):
             return "value", is_text
         # In a sentence, the formula that was found in it.
         found = answer if is_formula else read_formula(str(given[-1]))

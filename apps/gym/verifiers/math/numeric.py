@@ -31,16 +31,16 @@ _NUMBER = (
 _WHOLE = re.compile(rf"\s*{_NUMBER}\s*\.?\s*")
 _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 # Not inside a word or another number: the 2 of "x2" and the tail of an overlong number are not answers.
-_ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:]){_NUMBER}(?![\w/^]|[.,:-]\d)")
+_ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:])(?<!\^[-+]){_NUMBER}(?![\w/^]|[.,:-]\d)")
 _RANGE = re.compile(
     r"(?:\d[\w.,%€£°]{0,20}(?: [a-z]{1,15})? ?(?:to|or|through)|\bbetween [^.]{1,40} and"
     r"|\b(?:negative|minus|not|not equal to|cannot be|isn't|(?:less|more|greater|fewer) than|log|ln|sqrt)"
     r"|\d[a-zA-Z] ?=|(?:=|[(\[{])[^()\[\]{}=]{1,20},"
-    r"|[<>≤≥≠√∛∜×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
+    r"|\d ?\*|[<>≤≥≠√∛∜×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
 )
 _FOLLOWED = re.compile(
     rf" ?(?:{'|'.join(NUMBER_WORDS)}|dozen|lakh|crore|quadrillion|factorial|k|squared|cubed|or (?:more|less|fewer))"
-    r"(?:th)?s?\b",
+    r"(?:th)?s?\b| ?(?:[√∛∜×π]|\*(?= ?\d)|\\(?:sqrt|times|cdot|pi)\b)",
     re.IGNORECASE,
 )
 _LONGEST_RANGE = 80
