@@ -22,8 +22,8 @@ SECONDS = 1.0
 class TrainingUse:
     """The counts of one format, with its default options.
 
-    `refusal` says why the export would be refused. Pairs are those of `pair_set`; without one, `proposed` counts the
-    pairs that the default rule would build.
+    `refusal` is the reason if the export would be refused. Without a pair set, `proposed` counts the pairs that the
+    default rule would build from the whole collection. Filters do not apply to it.
     """
 
     format: Format
@@ -36,7 +36,7 @@ class TrainingUse:
 def count_uses(
     collection: Collection, *, pair_set: PairSet | None = None, filters: Mapping[str, Any] | None = None
 ) -> list[TrainingUse]:
-    """Return the counts of USES. Pairs are those of the given pair set, else of the collection's newest one."""
+    """Return the counts of each format in USES. The default pair set is the newest one of the collection."""
     newest = PairSet.objects.filter(collection=collection, state=PairSet.State.READY).order_by("-pk").first()
     return [_count(FORMATS[slug], collection, pair_set or newest, dict(filters or {})) for slug in USES]
 

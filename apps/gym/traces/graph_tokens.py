@@ -114,7 +114,7 @@ class GraphTokens:
 def leave_out_unusable(events: list[TraceUnion]) -> tuple[list[TraceUnion], dict[int, str]]:
     """Return the events without tokens that would not be stored today, and the reasons by position.
 
-    GymWeb 0.2.0 stored tokens with impossible log probabilities, and fewer tokens than those of the usage.
+    GymWeb 0.2.0 also stored tokens with impossible log probabilities, and fewer tokens than the usage counts.
     """
     said = [one for one in events if isinstance(one, ModelCall)]
     # Rows of responses have the usage of the whole attempt at its last turn.

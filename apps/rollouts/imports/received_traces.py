@@ -62,7 +62,7 @@ class Rejected(NamedTuple):
 
 
 def receive_spans(row: dict[str, Any], *, dataset: Dataset, name: str, user: User | None) -> Rejected:
-    """Keep the spans of a request until their traces are complete. Return those that were refused.
+    """Store the spans of a request until their traces are complete. Return the number of refused spans, with reasons.
 
     Raises RowRefused if the request is not OTLP, and DiskFull.
     """

@@ -72,7 +72,7 @@ class StoredLine:
     def told(self) -> dict[str, Any]:
         """What the row says about its task, to compare with task rows; with the identity that NeMo Gym adds.
 
-        Id and metadata of a chat log may be those of the conversation.
+        In a chat log, id and metadata may belong to the conversation instead of the task.
         """
         if TASK_ID in self.row:
             return {**self.task, TASK_ID: self.row[TASK_ID]}

@@ -17,7 +17,7 @@ MAX_SCORES = 1_000
 
 
 class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A path, and what is sent to it.
+    """An endpoint of a model server that returns scores.
 
     `text` sends the last item as plain text instead of chat messages. `raw` requests scores before the activation
     (softmax or sigmoid).
@@ -65,7 +65,7 @@ class ScoreEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             raise ReplyMalformed(f"The endpoint's reply has no result of /{self.path}.")
         if isinstance(given, float):
             return [given]
-        # Some reward heads score each token or step. The last one stands for the conversation.
+        # Some reward heads score each token or step. The last one is the score of the conversation.
         last = given[-1] if given and isinstance(given[-1], list) else given
         return [one for one in last if isinstance(one, float)]
 

@@ -16,7 +16,7 @@ _TASKSET = "gymweb"
 
 
 class EpisodeFailed(AgentFailed):
-    """Raised for a failure that an environment server reports, with the kind that it stands for here."""
+    """Raised for a failure that an environment server reports, with its error kind in GymWeb."""
 
     def __init__(self, message: str, error_kind: ErrorKind) -> None:
         super().__init__(message)
