@@ -10,7 +10,8 @@ from typing import Literal, get_args
 ExtractionMode = Literal["boxed", "last_line", "final_answer", "full_response"]
 EXTRACTION_MODES: tuple[ExtractionMode, ...] = get_args(ExtractionMode)
 
-_BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)
+_BRACES = re.compile(r"(?P<box>\\(?:boxed|fbox)\s*\{)|\\.|[{}]", re.DOTALL)
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 # Possessive, so that long runs of white space take linear time.
 _FINAL_ANSWER = re.compile(r"final answer\**(?:\s++is)?(?:\s*+[:：]|(?<=is))\s*+(\S.*)", re.IGNORECASE)
 _LABEL = re.compile(
@@ -20,7 +21,10 @@ _LABEL = re.compile(
 )
 _FENCE = re.compile(r"```[\w+-]*\n(?P<content>.*)\n```", re.DOTALL)
 _WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathbf|mbox|boldsymbol|underline)\s*\{([^{}]*)\}")
-_EMPHASIS = re.compile(r"(\*{1,3}|__|`{1,3})(?P<inner>[^*_`]+)\1[.!]?")
+_EMPHASIS = re.compile(r"(\*{1,3}|__(?![a-z_]+__$)|`{1,3})(?P<inner>(?:[^*_`]|_(?!_$))+)\1[.!]?")
+"""Bold, italics or code. `__init__` is a name in programs."""
+_HEADING = re.compile(r"####\s+(?=\S)")
+"""The mark of the answer in GSM8K."""
 _BARE_BOX = re.compile(r"\\boxed\s*+([\w.+-]++)")
 _DISPLAYS = [(r"\[", r"\]"), ("$$", "$$")]
 _DISPLAYS += [
@@ -49,20 +53,32 @@ _ASCII = str.maketrans(
 
 
 def last_boxed(text: str) -> str | None:
-    """Return the content of the last `\\boxed{…}` with balanced braces; None without one.
+    """Return the content of the last `\\boxed{…}` or `\\fbox{…}` with balanced braces; None without one.
 
     A box inside a box is part of the outer one. Escaped braces do not count. Without braces, `\\boxed 5` counts. Takes
     linear time.
     """
-    if "\\boxed" not in text:
+    if "box" not in text:
         return None
     if spans := list(find_boxes(text, _BRACES)):
         # An empty box after the answer says nothing.
         found = [inner for span in spans if (inner := text[slice(*span)].strip())]
         last = found[-1] if found else ""
-        return last_boxed(last) if last.startswith("\\boxed{") and last.endswith("}") else last
+        return last_boxed(last) if last.endswith("}") and _BOX.match(last) else last
     bare = _BARE_BOX.findall(text)
     return bare[-1].rstrip(".") if bare else None
+
+
+def holds_box(text: str) -> bool:
+    """Return True if a box begins in the text, also if it is cut off."""
+    return "box" in text and _BOX.search(text) is not None
+
+
+def last_tagged(text: str) -> str | None:
+    """Return the content of the last `<answer>…</answer>`; None without one."""
+    end = text.rfind("</answer>")
+    start = text.rfind("<answer>", 0, end) if end >= 0 else -1
+    return text[start + len("<answer>") : end].strip() or None if start >= 0 else None
 
 
 def find_boxes(text: str, tokens: re.Pattern[str]) -> Iterator[tuple[int, int]]:
@@ -114,14 +130,14 @@ def final_answer(text: str) -> str | None:
 
 
 def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
-    """Return the answer by `mode`; without a mode the last box, else the last line without a label ("Answer:").
+    """Return the answer by `mode`; without a mode the last box, else `<answer>…</answer>`, else the last line.
 
-    None if there is no answer.
+    The line is returned without a label ("Answer:"). None if there is no answer.
     """
     found = _EXTRACTORS[mode or "boxed"](text)
     # A reply that was cut off within its box has no answer.
-    if found is None and mode is None and "\\boxed{" not in text:
-        found = _without_label(last_line(text))
+    if found is None and mode is None and not holds_box(text):
+        found = last_tagged(text) or _without_label(last_line(text))
     return None if found is None else (_without_markup(found) or None)
 
 
@@ -141,8 +157,11 @@ def stands_in_box(text: str, mode: str | None) -> bool:
 
 
 def _without_label(line: str | None) -> str | None:
-    match = _LABEL.match(line) if line else None
-    return line[match.end() :].strip("* ") if line and match else line
+    if not line:
+        return line
+    line = line[heading.end() :] if (heading := _HEADING.match(line)) else line
+    match = _LABEL.match(line)
+    return line[match.end() :].strip("* ") if match else line
 
 
 def _without_markup(answer: str) -> str:

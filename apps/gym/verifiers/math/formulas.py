@@ -43,6 +43,7 @@ _MULTIPLES = {"dozen": "12"} | {word: f"10^{{{power}}}" for word, power in NUMBE
 _NUMBER_WORD = re.compile(
     rf"(?<=\d)\s*(?:\\(?:text|mathrm|textrm|mbox)\{{)?\s*((?i:{'|'.join(_MULTIPLES)}))s?\s*\}}?(?![a-zA-Z])"
 )
+_PERCENT = re.compile(r"(?<=\d)\s*(?:\\(?:text|mathrm|mbox)\{)?\s*per ?cent\s*\}?$", re.IGNORECASE)
 _AND = re.compile(r"(?<=[\w})\]]),?\s*(?:\\text\{\s*,?\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*(?=[\w\\(\[-])")
 _SPACES_BESIDE_SIGNS = re.compile(r"\s+(?![a-zA-Z])|(?<![a-zA-Z])\s+")
 TEXT = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
@@ -88,7 +89,7 @@ def read_formula(text: str) -> str:
     if r"\overline{" in text:
         text = _REPEATING.sub(_as_fraction, text)
     if text.lstrip(r"-+\$€£¥ ")[:1].isdigit():
-        text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", text)
+        text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", _PERCENT.sub(r"\%", text))
     text = _MODULO.sub(r"\\pmod{\1}", _CURRENCY.sub(_with_currency, text)).replace(r" \%", r"\%")
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"

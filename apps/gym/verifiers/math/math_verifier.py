@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from apps.gym.answer_texts import extract_answer, last_boxed, last_display, without_delimiters
+from apps.gym.answer_texts import extract_answer, holds_box, last_boxed, last_display, last_tagged, without_delimiters
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
@@ -53,7 +53,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. x ≡ 3 (mod 7) and other texts that cannot be read
     as mathematics are compared as text. In a chain of equations, the last side counts if its numbers agree. Decimals
     are equal if they agree after rounding, and differ by at most 10^-decimals of the expected number. The answer is the
-    last box, otherwise the display formula at the end, otherwise the last line.
+    last box, otherwise `<answer>…</answer>`, otherwise the display formula at the end, otherwise the last line.
 
     Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
     brackets, a derivative, a prime, the unit or another word. Dates, times, scores and words are texts. A unit or a
@@ -114,10 +114,10 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             return self.find_answer(row, response), True
         text = assistant_text(response.get("output") or [])
         formula = last_boxed(text)
-        if formula is None and "\\boxed{" not in text:
+        if formula is None and not holds_box(text) and last_tagged(text) is None:
             formula = last_display(text)
         if formula is None and (formula := extract_answer(text)) and _PROSE.search(formula):
-            return formula, False
+            return formula.replace(r"\$", ""), False
         return formula, True
 
     def _compare(self, expected: str, answer: str, is_formula: bool) -> tuple[str, bool]:

@@ -8,7 +8,7 @@ CALCULATING = (
     r"cos|crore|cubed|divided|dozens?|factorial|hal(?:f|ves?)|hundred(?:th)?s?|lakh|least|less?|ln|log|minus?|mod|more|most"
     r"|not|over|percent|plus?|quadrillion|sin|sqrt|squared|tan|(?:ten|four|fif|six|eigh)ths?|thirds?|thousand(?:th)?s?"
     r"|times?|wrong"
-    r"|(?:[mbtr]|quint|sext)illion(?:th)?s?|bn|mn|mln|mil|tn|tens|ppm|bps|mille"
+    r"|(?:[mbtr]|quint|sext)illion(?:th)?s?|bn|mn|mln|mil|mio|tn|trn|bil|mrd|kk|kilo|mega|giga|gross|basis|tens|ppm|bps|mille"
 )
 """A pattern of words, perhaps without a last s, that make another number of the one before them."""
 _GROUPS_OF_UNITS = """

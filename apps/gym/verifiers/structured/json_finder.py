@@ -19,12 +19,15 @@ _OTHER_KEY = rf"{_COMMENT}?(?:[\w$-]{{1,60}}|['`“‘][^'`”’\n]{{0,60}}['`�
 _START = re.compile(
     r'\[\s*(?:["{\[\]\d-]|[tfnNI][a-zA-Z]*\s*(?:[,\]]|\Z)|\Z)'
     rf'|\{{\s*(?:["}}]|\Z|{_OTHER_KEY}|{_COMMENT}")'
+    r"|(?<![a-zA-Z])\{\s*[\w$-]{1,60}\s+[\[{]"
 )
 _CUT = re.compile(r"(?:[-.]|[eE][+-]?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|\\?u[0-9a-fA-F]{0,4})?\Z")
 """The rest of a text that ends within a number, a literal or an escape."""
 
-_BEGUN = re.compile(rf'[\[\s]*\{{\s*(?:"[^"]*"\s*(?::|=>)|{_OTHER_KEY}|{_COMMENT}")')
-"""An object with a key: broken JSON, not prose in brackets."""
+_BEGUN = re.compile(
+    rf'[\[\s]*\{{\s*(?:(?P<json>"[^"]*"\s*:)|"[^"]*"\s*=>|{_OTHER_KEY}|{_COMMENT}"|[\w$-]{{1,60}}\s+[\[{{])'
+)
+"""An object with a key, or a word in place of one: broken JSON, not prose in brackets."""
 
 _KEY_BEFORE = re.compile(r"""["'”’`]\s{0,20}:\s{0,20}\Z""")
 
@@ -32,8 +35,9 @@ _KEY_BEFORE = re.compile(r"""["'”’`]\s{0,20}:\s{0,20}\Z""")
 def find_json(text: str, default: Any = None) -> Any:
     """Return the parsed value, or the default without one. NaN and Infinity are not JSON.
 
-    A text that ends inside an object or list has no value. Values inside broken JSON, such as `{"a": {"b": 1}, c}` or
-    `"a": {"b": 1}}`, are not found. Brackets in prose, such as `[see {"a": 1}`, are skipped.
+    A text that ends inside an object or list has no value, nor has one whose last object is broken JSON. Values inside
+    broken JSON, such as `{"a": {"b": 1}, c}` or `"a": {"b": 1}}`, are not found. Brackets in prose, such as
+    `[see {"a": 1}`, are skipped.
     """
     stripped = text.strip()
     if (whole := _parse(stripped)) is not _NONE:
@@ -44,9 +48,13 @@ def find_json(text: str, default: Any = None) -> Any:
     blocks = read_blocks(stripped)
     # Last ones first, blocks marked as JSON before others.
     blocks.sort(key=lambda block: block.language in _NAMES)
-    parsed = (_parse(block.content) for block in reversed(blocks))
-    value = next((one for one in parsed if one is not _NONE), found)
-    return default if value is _NONE else value
+    for block in reversed(blocks):
+        value = _parse(block.content)
+        if value is not _NONE:
+            return value
+        if block.language in _NAMES and block.content.lstrip().startswith(("{", "[")):
+            return default
+    return default if found is _NONE else found
 
 
 def _parse(text: str) -> Any:
@@ -71,7 +79,8 @@ def _find_last(text: str) -> tuple[Any, bool]:
             if error.msg.startswith("Unterminated string") or _CUT.match(text, error.pos):
                 return _NONE, True
             at = max(error.pos, start + 1)
-            if _BEGUN.match(text, start):
+            if begun := _BEGUN.match(text, start):
+                found = _NONE if begun["json"] else found
                 read = text[start:at]
                 depth = max(0, sum(map(read.count, "[{")) - sum(map(read.count, "]}")))
         except (ValueError, RecursionError):
