@@ -20,6 +20,7 @@ PARTIES = {
     "judge": ("model_500", "judge_error", "500"),
     "session": ("seed_500", "environment_error", "no session today"),
     "verification": ("verify_500", "verifier_error", "500"),
+    "agent": ("run_500", "agent_error", "no agent today"),
 }
 """By party: the fault of its tasks, the error kind of their rollouts, and what the message quotes."""
 
@@ -37,14 +38,20 @@ def rows_of(cluster: Installation, party: str) -> dict[str, dict[str, dict[str, 
         models["judge"] = {"base_url": cluster.model(*verdict, *fails), "max_tries": 3}
         rubric = "Does the answer name a temperature?"
         environment = {"adapter": "builtin", "builtin": "judged", "judge_model": "judge", "judge_rubric": rubric}
-    return {"models": models, "environments": {"weather": environment}}
+    agent: dict[str, object] = {"kind": "builtin"}
+    if party == "agent":
+        _, port = cluster.serve("--no-worker")
+        models["mock"]["base_url"] = cluster.model(*latency, "--tool-calls", 0)
+        _, server = cluster.tools("--gymweb", f"http://127.0.0.1:{port}")
+        agent = {"kind": "agent_server", "server_url": server, "server_route": "run"}
+    return {"models": models, "environments": {"weather": environment}, "agents": {"runs": agent}}
 
 
 @pytest.mark.parametrize("party", PARTIES)
 def test_a_good_collection_behind_a_poisoned_one(cluster: Installation, show: Callable[..., None], party: str) -> None:
     fault, kind, quoted = PARTIES[party]
     poisoned = size(60, 300)
-    served = {"model": "mock", "environment": "weather", "max_attempts": 2}
+    served = {"model": "mock", "environment": "weather", "agent": "runs", "max_attempts": 2}
     good = {"faults": [""] * GOOD, **served}
     cluster.plan(**rows_of(cluster, party))
     worker = cluster.worker(SEATS)

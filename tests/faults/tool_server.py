@@ -5,6 +5,8 @@ Faults: `seed_500`, `tool_hang`, `tool_500`, `tool_large` (50 MB), `tool_die` (t
 worker that runs the task is killed), `verify_hang`, `verify_500`, `verify_large`, `verify_text` (no JSON),
 `verify_nothing` (no reward). `GET /sessions` says how many sessions are open;
 `POST /forget` forgets them, as a server does after its own time limit.
+
+`POST /run` is an agent server, whose model server is at `--gymweb`. Its fault is `run_500`.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import secrets
 import signal
 from typing import Any
 
+import aiohttp
 import orjson
 import psycopg
 import uvloop
@@ -66,6 +69,17 @@ def make_app(options: argparse.Namespace) -> web.Application:
         row = orjson.loads(await request.read())
         return await _misbehave(request, row["fault"], "verify", options.verify_ms) or _json({"reward": 1.0})
 
+    async def run(request: web.Request) -> web.StreamResponse:
+        row = orjson.loads(await request.read())
+        if row["fault"] == "run_500":
+            return _json({"detail": "no agent today"}, status=500)
+        asked = {"model": "policy_model", "input": row["responses_create_params"]["input"]}
+        url = f"{options.gymweb}/ng-rollout/{row['_ng_rollout_id']}/v1/responses"
+        headers = {"Authorization": "Bearer none"}
+        async with aiohttp.ClientSession() as session, session.post(url, json=asked, headers=headers) as reply:
+            return _json({**row, "response": await reply.json(), "reward": 1.0}, status=reply.status)
+
+    app.router.add_post("/run", run)
     app.router.add_post("/seed_session", seed)
     app.router.add_post("/verify", verify)
     app.router.add_post("/close", close)
@@ -122,6 +136,7 @@ def main() -> None:
     parser.add_argument("--tool-ms", type=float, default=0.0, help="latency of a tool call")
     parser.add_argument("--verify-ms", type=float, default=0.0, help="latency of a verification")
     parser.add_argument("--closes", action="store_true", help="sessions are closed with POST /close, not forgotten")
+    parser.add_argument("--gymweb", default="", help="where an agent server finds its model")
     parser.add_argument("--database", default="", help="where `kill_worker` looks up the worker")
     options = parser.parse_args()
     uvloop.install()
