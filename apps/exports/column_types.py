@@ -24,8 +24,8 @@ class ColumnTypes:
     def add(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             for name, value in row.items():
-                # A null fits every type.
-                if value is not None:
+                # A null fits every type. Beside a text, a date is a text.
+                if value is not None and not (type(value) is str and "string" in self._found[name]):
                     self._found[name].add(_kind_of(value))
 
     def features(self) -> dict[str, str]:

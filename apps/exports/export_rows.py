@@ -30,7 +30,7 @@ from apps.gym.tasks.mappings.templates import GapEmpty
 from apps.gym.traces.authorship import count_foreign
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.exact_prompts import restore_prompts
-from apps.gym.traces.graph import TraceGraph
+from apps.gym.traces.graph import TraceGraph, is_captured
 from apps.gym.traces.items import TaskRow, dump_json, input_items, read_json
 from apps.gym.traces.segments import count_unusable
 from apps.gym.traces.tokens import read_shape
@@ -143,7 +143,8 @@ class RowReader:
         if not isinstance(source, Attempt) or not self.format.has_tokens or is_masked(source):
             return
         graph = TraceGraph(source.events)
-        exported = {call for leaf in find_leaves(graph, self._options) for call in graph.path(leaf) if call}
+        leaves = () if self.format.keeps_all else find_leaves(graph, self._options)
+        exported = {call for leaf in leaves for call in graph.path(leaf) if call}
         calls = [graph.calls[call] for call in sorted(graph.calls if self.format.keeps_all else exported)]
         masks = "grammar_calls" in self.format.choices and self._options.grammar_calls == "mask"
         forced = [call.tokens for call in calls if call.grammar and call.tokens and masks]
@@ -163,9 +164,10 @@ class RowReader:
         """Count the turns of the exported paths that the model did not write, if the format trains turns."""
         if not isinstance(source, Attempt) or self.format.needs_tokens or self.format.keeps_all:
             return
-        graph = TraceGraph(source.events)
-        lines = [] if graph.is_line else [graph.line(leaf) for leaf in find_leaves(graph, self._options)]
-        self.ledger.turns["foreign_turn"] += sum(count_foreign(line) for line in lines)
+        if is_captured(source.events):
+            graph = TraceGraph(source.events)
+            lines = [graph.line(leaf) for leaf in find_leaves(graph, self._options)]
+            self.ledger.turns["foreign_turn"] += sum(map(count_foreign, lines))
 
     def _read_sources(self) -> Iterator[SourceRows]:
         if self.format.row_kind == "preferences":

@@ -379,5 +379,6 @@ def is_captured(events: Iterable[TraceUnion]) -> bool:
 
 
 def main_line(events: list[TraceUnion]) -> list[TraceUnion]:
-    """Return the main path as a line, see `TraceGraph.main`. The events of a line are returned unchanged."""
-    return TraceGraph(events).main
+    """Return the main path as a line, see `TraceGraph.main`."""
+    # Fast path: a line needs no graph.
+    return TraceGraph(events).main if is_captured(events) else leave_out_unusable(events)[0]

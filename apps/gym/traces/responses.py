@@ -295,6 +295,8 @@ def user_calls(items: list[Item], turn: int) -> list[dict[str, Any]]:
 
 def with_unique_ids(events: list[TraceUnion]) -> list[TraceUnion]:
     """Return a line whose calls have unique ids in their turn, and whose results have the ids of their calls."""
+    if all(not isinstance(event, ModelCall) or _has_unique_ids(event.items) for event in events):
+        return events  # Fast path: the usual line.
     made: list[TraceUnion] = []
     calls: list[Named] = []
     ids: list[str] = []
@@ -310,6 +312,11 @@ def with_unique_ids(events: list[TraceUnion]) -> list[TraceUnion]:
         else:
             made.append(event)
     return made
+
+
+def _has_unique_ids(items: list[Item]) -> bool:
+    ids = [call_id for call_id, _ in named_calls(items)]
+    return all(ids) and len(set(ids)) == len(ids)
 
 
 def _with_id(item: Item, new: Iterator[str], calls: list[Named], ids: list[str]) -> Item:
