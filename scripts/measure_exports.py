@@ -6,7 +6,8 @@
 second of writer and database, which take turns.
 
 FORMAT:ENCODING:shapes checks the rows against a chat template. It may take 1.5 times as long as the export without a
-check before it. FORMAT:ENCODING:every_row renders every row, at least 1,500 per second.
+check before it. FORMAT:ENCODING:every_row renders every row, at least 1,500 per second. `--template` is a .jinja file
+to check against, for example that of gpt-oss in TRL.
 """
 
 import sys
@@ -50,7 +51,7 @@ EVERYTHING: dict[str, Any] = {**ALL_TASKS, "include_flagged": True, "include_tru
 WARM_UP_ROWS = 2_000
 
 
-def write_one(format: str, encoding: str, check: str, collection: int) -> dict[str, Any]:
+def write_one(format: str, encoding: str, check: str, collection: int, template: str) -> dict[str, Any]:
     """Return the figures of one export in this process. A small export before it triggers all imports."""
     import django
 
@@ -66,7 +67,7 @@ def write_one(format: str, encoding: str, check: str, collection: int) -> dict[s
     everything = ALL_TASKS if FORMATS[format].row_kind == "tasks" else {**EVERYTHING, **any_reward}
     small = {**everything, "max_rows": WARM_UP_ROWS}
     warm_up = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=small))
-    checked: dict[str, Any] = {"template": TEMPLATE, "every_row": check == "every_row"} if check else {}
+    checked: dict[str, Any] = {"template": template, "every_row": check == "every_row"} if check else {}
     whole = ExportOrder(format=format, collection=planned, encoding=encoding, filters=everything, **checked)
     export = queue_export(whole)
     with tempfile.TemporaryDirectory(prefix="gymweb-exports-") as folder:
@@ -91,13 +92,13 @@ def write_one(format: str, encoding: str, check: str, collection: int) -> dict[s
     }
 
 
-def measure_exports(ground: Ground, exports: list[str]) -> bool:
+def measure_exports(ground: Ground, exports: list[str], template: str) -> bool:
     """Return True if all exports were within their budgets."""
     within, plain = True, 0.0
     for one in exports:
         before = cpu_seconds(*ground.servers)
         format, encoding, check = (*one.split(":"), "")[:3]
-        figures = in_own_process(write_one, format, encoding, check, ground.filled.large)
+        figures = in_own_process(write_one, format, encoding, check, ground.filled.large, template)
         if ground.servers:
             figures["database_cpu_s"] = round(cpu_seconds(*ground.servers) - before, 1)
         by_cpu = round(figures["rows"] / (figures["writer_cpu_s"] + figures.get("database_cpu_s", 0.0)))
@@ -115,10 +116,11 @@ def measure_exports(ground: Ground, exports: list[str]) -> bool:
 def main() -> None:
     parser = parse_ground(__doc__, traced=1.0)
     parser.add_argument("--exports", nargs="+", default=EXPORTS, metavar="FORMAT:ENCODING[:CHECK]")
+    parser.add_argument("--template", type=Path, help="default: one like Qwen's")
     options = vars(parser.parse_args())
-    exports = options.pop("exports")
+    exports, path = options.pop("exports"), options.pop("template")
     with filled_ground(**options) as ground:
-        within = measure_exports(ground, exports)
+        within = measure_exports(ground, exports, path.read_text() if path else TEMPLATE)
     say("exports", within=within)
     sys.exit(not within)
 
