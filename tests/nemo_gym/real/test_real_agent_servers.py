@@ -1,12 +1,10 @@
 """NeMo Gym's own agents, unmodified, run rollouts of GymWeb, which captures their model calls.
 
-Left out like the tests of its servers (see test_real_servers). Its agents keep the session of a counter, so a wrong
-cookie would cost the reward.
+Its agents keep the session of a counter, so a wrong cookie would cost the reward.
 """
 
 import asyncio
 import json
-import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,13 +18,11 @@ from gymweb_client import AsyncGymWeb
 from scripts.servers import free_port
 from tests.capture.test_external_agents import ended
 from tests.clients.site import Site, open_site
-from tests.deadlines import DEADLINE
+from tests.nemo_gym.real.installed import PACKAGES, PYTHON, child, needs_nemo_gym, running
+from tests.nemo_gym.real.test_real_servers import rows_of
 from tests.nemo_gym.solving import Items, count, count_wrong, nothing, weather
-from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark, rows_of, running
-from tests.walk.processes import await_port
 
-__all__ = ["pytestmark"]
-LOG = subprocess.DEVNULL
+pytestmark = needs_nemo_gym
 COUNTER = "example_session_state_mgmt"
 OBSERVED: dict[str, Any] = {"observability_enabled": True}
 TOKENS: dict[str, Any] = {"token_id_capture": {"enabled": True, "all_agents": True}}
@@ -50,13 +46,8 @@ def counter() -> Iterator[str]:
 def their_agent(kind: str, environment: str, model_port: int, options: dict[str, Any]) -> Iterator[str]:
     port, script = free_port(), Path(__file__).with_name("real_agent.py")
     own = [str(port), COUNTER, environment.rpartition(":")[2], str(model_port), kind, json.dumps(options)]
-    child = subprocess.Popen([PYTHON, script, CHECKOUT, *own], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        await_port(child, port)
+    with child([PYTHON, script, PACKAGES, *own], port):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        child.terminate()
-        child.wait(timeout=DEADLINE)
 
 
 @asynccontextmanager
@@ -166,18 +157,9 @@ def their_environment_server(name: str, environment: str, model_port: int) -> It
     whole: dict[str, Any] = {**OBSERVED, "turns": {"environment_servers": {"single_agent_turn": turns}}}
     common = [str(agent_port), name, environment.rpartition(":")[2], str(model_port), "simple_agent"]
     serves = {"_serves": "turns.environment_servers.single_agent_turn"}
-    children = [
-        subprocess.Popen([PYTHON, script, CHECKOUT, *common, json.dumps(each)], stdout=LOG, stderr=LOG)
-        for each in (whole, {**whole, **serves})
-    ]
-    try:
-        for child, ready in zip(children, (agent_port, port), strict=True):
-            await_port(child, ready)
+    command = [PYTHON, script, PACKAGES, *common]
+    with child([*command, json.dumps(whole)], agent_port), child([*command, json.dumps({**whole, **serves})], port):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        for child in children:
-            child.terminate()
-            child.wait(timeout=DEADLINE)
 
 
 WEATHER = "example_single_tool_call"

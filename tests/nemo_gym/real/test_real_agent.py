@@ -1,11 +1,7 @@
-"""NeMo Gym's own agent, unmodified, drives an environment and a model that we serve; what it answers is a rollout row.
-
-Left out like the tests of its servers (see test_real_servers).
-"""
+"""NeMo Gym's own agent, unmodified, drives an environment and a model of ours. Its replies are rollout rows."""
 
 import asyncio
 import json
-import subprocess
 import threading
 import urllib.request
 from contextlib import contextmanager
@@ -26,12 +22,11 @@ from apps.rollouts.reverification.reverification_spec import ReverificationOrder
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
-from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark
+from tests.nemo_gym.real.installed import PACKAGES, PYTHON, child, needs_nemo_gym
 from tests.rollouts.finished import finish_reverification
 from tests.rollouts.stored import as_file
-from tests.walk.processes import await_port
 
-pytestmark = [*pytestmark, pytest.mark.django_db]
+pytestmark = [*needs_nemo_gym, pytest.mark.django_db]
 SUMS = {"(3 + 4) * 12": "84", "17 - 29": "-12", "2 ** 10": "1024"}
 
 
@@ -97,13 +92,8 @@ def their_agent(ports):
     port = free_port()
     script = Path(__file__).with_name("real_agent.py")
     own = [str(port), "calculator", str(ports["environment"]), str(ports["model"])]
-    child = subprocess.Popen([PYTHON, script, CHECKOUT, *own], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        await_port(child, port)
+    with child([PYTHON, script, PACKAGES, *own], port):
         yield port
-    finally:
-        child.terminate()
-        child.wait(timeout=DEADLINE)
 
 
 def run(port, task):

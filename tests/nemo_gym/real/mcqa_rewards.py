@@ -1,6 +1,6 @@
 """Print the rewards of NeMo Gym 0.7's mcqa for the table of multiple-choice replies, as one JSON list.
 
-    GYMWEB_NEMO_GYM_PYTHON tests/nemo_gym/mcqa_rewards.py
+    $(scripts/build_environment.py nemo)/bin/python tests/nemo_gym/real/mcqa_rewards.py
 
 That Python needs `nemo-gym==0.7.0` and its requirements. A reply that makes NeMo Gym fail has null.
 """
@@ -14,7 +14,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from unittest.mock import MagicMock
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.gym.verifiers.choice_forms import Form, read_forms
 

@@ -1,4 +1,4 @@
-"""`gymweb run` starts and ends NeMo Gym's examples, unmodified. Left out like the tests of its servers."""
+"""`gymweb run` starts and ends NeMo Gym's examples, unmodified."""
 
 import json
 import os
@@ -13,9 +13,9 @@ import pytest
 from tests.deadlines import DEADLINE
 from tests.gymweb.test_run import Running, read_table
 from tests.migrated import lay_out
-from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark
+from tests.nemo_gym.real.installed import PACKAGES, PYTHON, needs_nemo_gym
 
-__all__ = ["pytestmark"]
+pytestmark = needs_nemo_gym
 MODEL = "responses_api_models/openai_model/configs/openai_model.yaml"
 SETTINGS = "policy_base_url: http://127.0.0.1:9/v1\npolicy_api_key: sk-none\npolicy_model_name: none\n"
 KINDS = ["agent", "environment server", "model", "resource server", "web and worker"]
@@ -50,8 +50,8 @@ def running(tmp_path: Path) -> Iterator[Example]:
 def test_an_example_starts_is_registered_and_ends(running: Example, tmp_path: Path, example: str) -> None:
     lay_out(tmp_path / "var.sqlite3")
     (tmp_path / "env.yaml").write_text(SETTINGS)
-    own = CHECKOUT.absolute() / "resources_servers" / example / "configs" / f"{example}.yaml"
-    python = str(Path(PYTHON).absolute())
+    own = PACKAGES / "resources_servers" / example / "configs" / f"{example}.yaml"
+    python = PYTHON
     with running.begin("--config", str(own), "--config", MODEL, "--python", python) as process:
         rows = read_table(process)
         assert [sorted(row["kind"] for row in rows.values()), {row["health"] for row in rows.values()}] == [

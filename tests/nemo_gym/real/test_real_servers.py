@@ -1,34 +1,18 @@
-"""NeMo Gym's own servers, unmodified: what the servers of these tests stand for, they must do too.
-
-Left out unless GYMWEB_NEMO_GYM names a checkout of NeMo Gym, and GYMWEB_NEMO_GYM_PYTHON a Python that can run its
-light servers. The rows are those of the checkout.
-"""
+"""NeMo Gym's own servers, unmodified: what the servers of the other tests imitate, they must do too."""
 
 import asyncio
 import json
-import os
-import subprocess
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
 from apps.gym.resources.server_calls import Caller
-from scripts.servers import free_port
-from tests.deadlines import DEADLINE
 from tests.nemo_gym import solving
 from tests.nemo_gym.attempts import attempt, loopback
-from tests.walk.processes import await_port
+from tests.nemo_gym.real.installed import PACKAGES, needs_nemo_gym, running
 
-CHECKOUT = Path(os.environ.get("GYMWEB_NEMO_GYM", ""))
-PYTHON = os.environ.get("GYMWEB_NEMO_GYM_PYTHON", "python3")
-
-pytestmark = [
-    pytest.mark.skipif("GYMWEB_NEMO_GYM" not in os.environ, reason="GYMWEB_NEMO_GYM names no checkout of NeMo Gym"),
-    pytest.mark.slow,
-]
+pytestmark = needs_nemo_gym
 
 
 def ground_truth(row, said, prompt):
@@ -62,21 +46,8 @@ KINDS = [
 ]
 
 
-@contextmanager
-def running(name):
-    port = free_port()
-    command = [PYTHON, Path(__file__).with_name("real_server.py"), CHECKOUT, name, str(port)]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        await_port(child, port)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        child.terminate()
-        child.wait(timeout=DEADLINE)
-
-
 def rows_of(name):
-    lines = (CHECKOUT / "resources_servers" / name / "data" / "example.jsonl").read_text().splitlines()
+    lines = (PACKAGES / "resources_servers" / name / "data" / "example.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines if line.strip()]
 
 

@@ -1,19 +1,15 @@
 """NeMo Gym's own mcqa gives the rewards that the table of multiple-choice replies records for it."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.gym.verifiers.choice_forms import read_forms
+from tests.nemo_gym.real.installed import PYTHON, needs_nemo_gym
 
-PYTHON = os.environ.get("GYMWEB_NEMO_GYM_PYTHON", "")
+pytestmark = needs_nemo_gym
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not PYTHON, reason="GYMWEB_NEMO_GYM_PYTHON names no Python with nemo-gym")
 def test_the_table_records_the_rewards_of_nemo_gym():
     command = [PYTHON, Path(__file__).with_name("mcqa_rewards.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
