@@ -25,6 +25,22 @@ _EMPHASIS = re.compile(r"(\*{1,3}|__(?![a-z_]+__$)|`{1,3})(?P<inner>(?:[^*_`]|_(
 """Bold, italics or code. `__init__` is a name in programs."""
 _HEADING = re.compile(r"####\s+(?=\S)")
 """The mark of the answer in GSM8K."""
+_STATED = re.compile(rf"^[ \t>]*(?:{_HEADING.pattern}|(?i:{_LABEL.pattern}))(.+)", re.MULTILINE)
+_CORRECTED = re.compile(
+    r"\b(?:wait|actually|but|however|instead|correct(?:ion|ed)|mistake|recheck|let me|let's|no,|oops|part|step)\b", re.I
+)
+_SENTENCE_END = re.compile(r"(?:(?<=[\d)\]}$%*])|(?<=[a-z]{4}))[.!]\s+(?=[A-Z(])")
+"""Not after an abbreviation: St. Louis, U.S. Army."""
+_BEGUN = re.compile(
+    r"\\\[$|\$\$$|\\begin|```|[-*•]\s|\d+[.)]\s"
+    r"|(?:as|based|below|by|computed|calculated|found|given|in|obtained|shown|the following|we)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a formula, a block, a list or an explanation after "Answer:"."""
+_WORD = re.compile(r"(?<![\\a-zA-Z])[^\W\d_]{2,}")
+_MOST_WORDS = 3
+_CLOSING = re.compile(r"(?=(?:\S+ ){2})[^\d$\\=]{1,200}")
+"""A sentence without numbers and formulas, for example after a display formula."""
 _BARE_BOX = re.compile(r"\\boxed\s*+([\w.+-]++)")
 _DISPLAYS = [(r"\[", r"\]"), ("$$", "$$")]
 _DISPLAYS += [
@@ -81,6 +97,19 @@ def last_tagged(text: str) -> str | None:
     return text[start + len("<answer>") : end].strip() or None if start >= 0 else None
 
 
+def last_stated(text: str) -> str | None:
+    """Return the sentence after the last "Answer:", "The answer is" or `####` at the beginning of a line.
+
+    None without one, if it has more than three words, which explain, or if the text after it seems to correct it.
+    """
+    *_, stated = [None, *_STATED.finditer(text)]
+    if stated is None or _CORRECTED.search(text, stated.start(1)):
+        return None
+    answer = _SENTENCE_END.split(stated[1], maxsplit=1)[0].strip().strip("*").strip()
+    is_answer = len(_WORD.findall(answer)) <= _MOST_WORDS and not _BEGUN.match(answer)
+    return answer if answer and is_answer else None
+
+
 def find_boxes(text: str, tokens: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """Yield start and end of the content of each box, in the order in which they close.
 
@@ -97,8 +126,14 @@ def find_boxes(text: str, tokens: re.Pattern[str]) -> Iterator[tuple[int, int]]:
 
 
 def last_display(text: str) -> str | None:
-    """Return the display formula at the end of a text, of several rows the last; None without one."""
+    """Return the display formula at the end of a text, of several rows the last; None without one.
+
+    A sentence without numbers may follow on a line of its own.
+    """
     text = text.rstrip(" \t\r\n.")
+    before, _, line = text.rpartition("\n")
+    if before and _CLOSING.fullmatch(line.strip()):
+        text = before.rstrip(" \t\r\n.")
     for opened, closed in _DISPLAYS:
         if text.endswith(closed) and (start := text.rfind(opened, 0, -len(closed))) >= 0:
             content = text[start + len(opened) : -len(closed)]
@@ -112,10 +147,13 @@ def last_display(text: str) -> str | None:
 def last_line(text: str) -> str | None:
     """Return the display formula at the end, otherwise the last line that is not blank; None for an empty text.
 
-    Lines of courtesy ("I hope this helps.") do not count, nor does the fence of a code block.
+    Lines of courtesy ("I hope this helps.") do not count, nor do the fence of a code block and a rule ("---").
     """
     text = text.rstrip()
     before, _, line = text.rpartition("\n")
+    if before and len(line) >= 3 and not line.strip("-*_= "):
+        text = before.rstrip()
+        before, _, line = text.rpartition("\n")
     if before and _COURTESY.match(line.lstrip()):
         text = before.rstrip()
     if text.endswith("```"):
@@ -130,15 +168,20 @@ def final_answer(text: str) -> str | None:
 
 
 def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
-    """Return the answer by `mode`; without a mode the last box, else `<answer>…</answer>`, else the last line.
+    """Return the answer by `mode`; without a mode the last box, `<answer>…</answer>`, "Answer: …" or the last line.
 
-    The line is returned without a label ("Answer:"). None if there is no answer.
+    None if there is no answer.
     """
     found = _EXTRACTORS[mode or "boxed"](text)
     # A reply that was cut off within its box has no answer.
     if found is None and mode is None and not holds_box(text):
-        found = last_tagged(text) or _without_label(last_line(text))
+        found = find_line(text)
     return None if found is None else (_without_markup(found) or None)
+
+
+def find_line(text: str) -> str | None:
+    """Return the answer of a reply without a box, with its markup: tagged, stated, or the last line."""
+    return last_tagged(text) or last_stated(text) or _without_label(last_line(text))
 
 
 _EXTRACTORS: dict[ExtractionMode, Callable[[str], str | None]] = {

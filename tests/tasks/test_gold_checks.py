@@ -188,6 +188,21 @@ def test_a_verifier_that_accepts_a_wrong_copy_of_the_answer_is_told_with_the_cop
     assert all(task.is_retired for task in version.tasks.all())
 
 
+@pytest.mark.parametrize(
+    ("verifier", "answer", "change", "accepts"),
+    [
+        ({"type": "numeric", "absolute_tolerance": 1}, "100", "digit", "101"),
+        ({"type": "numeric", "relative_tolerance": 0.05}, "1234", "digit", "1235"),
+        ({"type": "numeric", "absolute_tolerance": 3}, "-1", "sign", "1"),
+        ({"type": "string_match"}, "1969", "digit", "1960"),
+    ],
+)
+def test_near_copies_that_are_accepted_are_told(verifier, answer, change, accepts):
+    version = load(verifier, {"question": "How many?", "answer": answer})
+    (copy,) = version.gold_check["copies"]
+    assert (copy["change"], copy["accepts"]) == (change, accepts)
+
+
 def test_expected_answers_that_are_no_mathematics_are_counted():
     version = load({"type": "math"}, *({"question": "Find it.", "answer": one} for one in (r"x\equiv 3 \pmod 7", "12")))
     assert [version.gold_check[name] for name in ("full", "near", "texts")] == [2, 0, 1]

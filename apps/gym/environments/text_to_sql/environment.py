@@ -65,17 +65,22 @@ def same_rows(wanted: Table, given: Table, *, ordered: bool) -> bool:
     """
     if wanted.cut != given.cut:
         return False
-    one, other = list(map(_key, wanted.rows)), list(map(_key, given.rows))
+    # Differences near 0 are 0, unless a column has only such values, for example charges in coulombs.
+    tiny = [_is_tiny(column) for column in zip(*wanted.rows, *given.rows, strict=False)]
+    one, other = ([_key(row, tiny) for row in table.rows] for table in (wanted, given))
     return one == other if ordered else Counter(one) == Counter(other)
 
 
-def _key(row: tuple[Value, ...]) -> tuple[Value, ...]:
-    return tuple(_rounded(value) if isinstance(value, float) else value for value in row)
+def _is_tiny(column: tuple[Value, ...]) -> bool:
+    return all(isinstance(value, float) and 0 < abs(value) < _NEAR_ZERO for value in column)
 
 
-def _rounded(value: float) -> float:
-    """Return nine significant digits: sums in another order differ after that. Differences near 0 are 0."""
-    return 0.0 if abs(value) < _NEAR_ZERO else float(f"{value:.9g}")
+def _key(row: tuple[Value, ...], tiny: list[bool]) -> tuple[Value, ...]:
+    """Return a row with nine significant digits: sums in another order differ after that."""
+    return tuple(
+        (float(f"{value:.9g}") if is_tiny or abs(value) >= _NEAR_ZERO else 0.0) if isinstance(value, float) else value
+        for value, is_tiny in zip(row, tiny, strict=False)
+    )
 
 
 def _reward(runs: float, shown: float, hidden: float, told: str, query: str | None) -> Reward:

@@ -5,6 +5,7 @@ The attempt replies as a good model would: with the final answer alone, where th
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
@@ -37,6 +38,8 @@ from apps.gym.verifiers.verification import verify_attempt
 
 FULL = 1.0
 _TOLERANCE = 1e-9
+ACCEPTED = 0.9
+"""A copy with at least this reward is accepted: `string_match` gives 0.98 to 1968 in place of 1969."""
 _MOST_COPIED = 200
 _WHOSE = "gold answers"
 SECONDS = 30.0
@@ -50,7 +53,7 @@ class GoldScore(NamedTuple):
     reward: float | None = None
     message: str = ""
     copy: NearMiss | None = None
-    """A changed copy of the expected answer that gets full reward, too."""
+    """A changed copy of the expected answer that is accepted, too."""
     text: str = ""
     """The expected answer, if it should be mathematics and is none."""
 
@@ -76,31 +79,36 @@ async def score_by_verifier(verifier: Verifier | None, row: TaskRow) -> GoldScor
 
 
 async def _try_copies(score: GoldScore, row: TaskRow, verifiers: Sequence[Verifier]) -> GoldScore:
-    """Score one changed copy of the expected answer of each kind."""
+    """Score the first and the last changed copy of the expected answer of each kind."""
     for verifier, copy in _copies(verifiers, with_final_answers(row)):
         output = list(_items(_reply(verifier, row, copy.answer, boxed=True)))
         with suppress(GymError):
             reward = await verify_attempt(verifier, row, {"output": output}, most_seconds=SECONDS, whose=_WHOSE)
             if reward.details.get(TEXT):
                 score = score._replace(text=verifier.find_expected(with_final_answers(row)))
-            if (reward.value or 0.0) >= FULL - _TOLERANCE:
+            if (reward.value or 0.0) >= ACCEPTED:
                 return score._replace(copy=copy)
     return score
 
 
 def _copies(verifiers: Sequence[Verifier], row: TaskRow) -> Iterator[tuple[AnswerVerifier, NearMiss]]:
-    """Yield verifiers of answers with the first changed copy of each kind."""
+    """Yield verifiers of answers with the first and the last changed copy of each kind.
+
+    The last digit has nine copies: the first of these is the nearest number.
+    """
     for verifier in verifiers:
         if not isinstance(verifier, AnswerVerifier) or verifier.extract == "pattern":
             continue
         if len(expected := verifier.find_expected(row)) > _MOST_COPIED:
             continue
         ignores_case = isinstance(verifier, TextVerifier) and not verifier.is_strict(row)
-        kinds: set[str] = {"case"} if ignores_case else set()
+        by_kind: dict[str, list[NearMiss]] = defaultdict(list)
         for near in make_near_misses(expected):
-            if near.kind not in kinds:
-                kinds.add(near.kind)
-                yield verifier, near
+            by_kind[near.kind].append(near)
+        for kind, copies in by_kind.items():
+            if kind != "case" or not ignores_case:
+                last = copies[-9] if kind in ("digit", "exponent") and len(copies) > 9 else copies[-1]
+                yield from ((verifier, copy) for copy in {copies[0]: 0, last: 0})
 
 
 async def score_by_environment(server: ResourceServer, kit: Kit, row: TaskRow) -> GoldScore:

@@ -35,6 +35,9 @@ _QUOTIENT = re.compile(r"(?<![a-zA-Z\\])((?:d|\\partial )[a-zA-Z])\s*/\s*((?:d|\
 _EXPECTATION = re.compile(r"(?<![a-zA-Z}])([A-Z]\s*\[[^\[\]]*\]|E\s*\([^()]*[A-Z][^()]*\))\s*(?=\^)")
 _DEGREES = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?(\d{1,9}(?:\.\d{1,9})?)\s*\^\s*\{?\\circ\}?[)}]?")
 _MODULO = re.compile(r"\(\s*(?:\\(?:text|mathrm)\{\s*|\\?b?)mod[{}\s]*(\w+)\s*\}?\s*\)")
+_MODULO_AT_END = re.compile(r"\s*\\b?mod\s+(\w+)$")
+_THOUSANDS = re.compile(r"^([^=\d]*=\s*-?\d{1,3}(?:,\d{3})+)(?=\.\d|$)")
+_APPROXIMATELY = re.compile(r"^\\approx\s*(?=[-\d\\$])")
 _CURRENCY = re.compile(r"^(-?)\\?([$€£¥])\s*(\d.*)$|^(-?[\d.,{} ]*\d)\s*()([€£¥])$", re.DOTALL)
 _MONEY = re.compile(r"(?<=\d)\s*(?:\\(?:text|mathrm)\{\s*)?([KMB])\}?$")
 _LETTERS = {"K": "10^{3}", "M": "10^{6}", "B": "10^{9}"}
@@ -51,7 +54,8 @@ TEXT = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mbox|operatorname)\s*\{([^{
 RELATION = re.compile(r"\\(?:le|ge|ne|equiv|in|notin|subset|subseteq)(?![a-z])|[<>]")
 """Relations other than =."""
 _NAME = re.compile(
-    r"(?:\([a-zA-Z](?:,\s*[a-zA-Z])+\)|\\frac\{d\w?\}\{d\w\}|(?:\\angle ?)?(?:[a-zA-Z]|[A-Z]{2,3})"
+    r"(?:\((?:[a-zA-Z]|\\[a-z]+)(?:,\s*(?:[a-zA-Z]|\\[a-z]+))+\)|\\frac\{d\w?\}\{d\w\}"
+    r"|(?:\\angle ?)?(?:[a-zA-Z]|[A-Z]{2,3})"
     r"|\\[a-zA-Z]+(?:\{\w+\})?)(?:_\{?\w+\}?)?'{0,3}\s*(?:\([a-zA-Z, ]*\))?"
 )
 _NAMED = re.compile(r"([a-zA-Z]|\\[a-z]+)\s*=\s*([^=]+)")
@@ -90,6 +94,10 @@ def read_formula(text: str) -> str:
         text = _REPEATING.sub(_as_fraction, text)
     if text.lstrip(r"-+\$€£¥ ")[:1].isdigit():
         text = _NUMBER_WORD.sub(lambda match: rf"\times {_MULTIPLES[match[1].lower()]}", _PERCENT.sub(r"\%", text))
+    if "," in text:
+        text = _THOUSANDS.sub(lambda match: match[1].replace(",", ""), text)
+    if "\\" in text:
+        text = _APPROXIMATELY.sub("", _MODULO_AT_END.sub(r" \\pmod{\1}", text))
     text = _MODULO.sub(r"\\pmod{\1}", _CURRENCY.sub(_with_currency, text)).replace(r" \%", r"\%")
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from apps.gym.answer_texts import extract_answer, holds_box, last_boxed, last_display, last_tagged, without_delimiters
+from apps.gym.answer_texts import extract_answer, find_line, holds_box, last_boxed, last_display, without_delimiters
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, assistant_text
 from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode
@@ -38,6 +38,8 @@ _DERIVATIVE = re.compile(r"\\frac\{(?:d|\\(p)artial )([a-zA-Z])\}\{(?:d|\\partia
 """SymPy takes y for a constant in dy/dx, whose derivative is 0."""
 _PROSE = re.compile(r"(?:^|[^\\a-zA-Z{])(?!(?:and|or|in|mod|ln|log|sqrt)\b)[a-zA-Z]{2,}|\$.*\$")
 """Unboxed answers with words or with formulas between dollar signs are sentences."""
+_ENDS_SENTENCE = re.compile(r"(?P<before>[^$]*)\$(?P<formula>[^$]+)\$ ?[.!]?", re.DOTALL)
+"""A sentence whose only formula ends it."""
 _DROPPED = re.compile(r"\\(?:text|math|mbox)(?:rm|it|bf)?\s*\{.*\}(?:\^\d)?$", re.DOTALL)
 """math-verify takes all from the first word to the end for a unit."""
 _WORDS = re.compile(rf"{TEXT_WITH_POWER.pattern}|\\(?:cdot|times|mu)(?![a-z])")
@@ -113,12 +115,19 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         if self.extract or extraction_mode(row):
             return self.find_answer(row, response), True
         text = assistant_text(response.get("output") or [])
-        formula = last_boxed(text)
-        if formula is None and not holds_box(text) and last_tagged(text) is None:
-            formula = last_display(text)
-        if formula is None and (formula := extract_answer(text)) and _PROSE.search(formula):
-            return formula.replace(r"\$", ""), False
-        return formula, True
+        if (formula := last_boxed(text)) is not None or holds_box(text) or not (line := find_line(text)):
+            return formula, True
+        whole = without_delimiters(line.rstrip(" ."))
+        if whole != line.rstrip(" .") or line == last_display(text):
+            return whole, True
+        sentence = _ENDS_SENTENCE.fullmatch(line.replace(r"\(", "$").replace(r"\)", "$"))
+        if sentence:
+            before, formula = sentence.groups()
+            if not is_hedged(before + formula, len(before), len(before + formula)):
+                return formula, True
+        answer = extract_answer(text) or ""
+        is_prose = _PROSE.search(answer) is not None
+        return answer.replace(r"\$", "") if is_prose else answer, not is_prose
 
     def _compare(self, expected: str, answer: str, is_formula: bool) -> tuple[str, bool]:
         """Return in what the answer differs, empty if in nothing, and whether the expected answer is no mathematics."""

@@ -34,15 +34,19 @@ _BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 _ANYWHERE = re.compile(rf"(?<![\w.,/^{{])(?<!\d[-:])(?<!\^[-+]){_NUMBER}(?![\w/^]|[.,:-]\d)")
 _RANGE = re.compile(
     r"(?:\d[\w.,%€£°]{0,20}(?: [a-z]{1,15})? ?(?:to|or|through)|\bbetween [^.]{1,40} and"
-    r"|\b(?:negative|minus|not|not equal to|cannot be|isn't|(?:less|more|greater|fewer) than|log|ln|sqrt)"
+    r"|\b(?:negative|minus|(?:not|cannot|never|isn't)(?: (?!but\b)[a-z]{1,15}){0,2}|(?:less|more|greater|fewer) than"
+    r"|log|ln|sqrt)"
     r"|\d[a-zA-Z] ?=|(?:=|[(\[{])[^()\[\]{}=]{1,20},"
     r"|\d ?\*|[<>≤≥≠√∛∜×+]|\\(?:ne|neq|le|leq|ge|geq|log|ln|sqrt|times|cdot)) ?[({]?$"
 )
 _FOLLOWED = re.compile(
     rf" ?(?:{'|'.join(NUMBER_WORDS)}|dozen|lakh|crore|quadrillion|factorial|k|squared|cubed|or (?:more|less|fewer))"
-    r"(?:th)?s?\b| ?(?:[√∛∜×π]|\*(?= ?\d)|\\(?:sqrt|times|cdot|pi)\b)",
+    r"(?:th)?s?\b| is (?:wrong|incorrect|not|false|too)\b| [-+·*] [a-zA-Z](?![a-zA-Z])"
+    r"| ?(?:[√∛∜×π]|\*(?= ?\d)|\\(?:sqrt|times|cdot|pi)\b)",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(r"(?<=\d)([^()\d]{0,40}) \([^()]{0,100}[a-z]{2}[^()]{0,100}\)\.?$", re.IGNORECASE)
+"""Brackets with words at the end of a sentence with a number."""
 _LONGEST_RANGE = 80
 # Written as numbers with an exponent or as fractions, which the pattern of numbers reads.
 _WORD = re.compile(rf"(?<=\d) ?({'|'.join(NUMBER_WORDS)})s?\b", re.IGNORECASE)
@@ -124,7 +128,7 @@ def last_number(text: str) -> Number | None:
     """
     if number := _digits_alone(text):
         return number
-    plain = _plain(text)
+    plain = _ASIDE.sub(r"\1", _plain(text))
     whole = _WHOLE.fullmatch(plain)
     matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
     return None if not matches or is_hedged(plain, *matches[-1].span()) else _from_match(matches[-1])

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -18,6 +19,8 @@ _ESCAPED = re.compile(r"\\([%$&#_{}])")
 _TRAILING = ".!?,;:。！？"
 _COUNTED = re.compile(r"[\d)]$|(?:^|\W)\w$")
 """The end of a number, a bracket or a name before a factorial."""
+_NAMED = re.compile(r"[a-zA-Z] ?= ?(?=\S)")
+_SUBSCRIPTS = dict(zip(range(0x2080, 0x208A), "0123456789", strict=True))
 
 
 def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> str:
@@ -34,6 +37,14 @@ def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> 
         if text == before:
             break
     return text if case_sensitive else unicodedata.normalize("NFKC", text.casefold())
+
+
+def _other_forms(answer: str) -> Iterator[str]:
+    """Yield the right side of x = 5, and H2O for H₂O."""
+    if named := _NAMED.match(answer):
+        yield answer[named.end() :]
+    if (plain := answer.translate(_SUBSCRIPTS)) != answer:
+        yield plain
 
 
 def _peel(text: str) -> str:
@@ -64,7 +75,8 @@ class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
     """1.0 if the answer equals the expected answer, otherwise 0.0.
 
     Both are normalised first: Unicode NFKC, plain quotes and dashes, white space as single spaces, no outer quotes, no
-    final punctuation, lower case. x² is x^2, and 3½ is 3 1/2. In 5! the mark is no punctuation.
+    final punctuation, lower case. x² is x^2, and 3½ is 3 1/2. In 5! the mark is no punctuation. The answer x = 5 is
+    also 5, and H₂O is H_2O or H2O.
 
     Range: 0.0 or 1.0. Component: `exact_match`.
     """
@@ -81,7 +93,8 @@ class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
             wanted = " in a \\boxed{…}" if mode == "boxed" else ""
             return reward(0.0, f"no answer{wanted}; expected {excerpt(expected)}")
         strict = self.is_strict(row)
-        equal = normalise(answer, case_sensitive=strict) == normalise(expected, case_sensitive=strict)
+        wanted, *others = (normalise(one, case_sensitive=strict) for one in (expected, answer, *_other_forms(answer)))
+        equal = wanted in others
         verb = "equals" if equal else "is not"
         return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {excerpt(expected)}")
 

@@ -10,6 +10,8 @@ from apps.gym.environments.text_to_sql.query_guard import Table
         (0.1 + 0.2, 0.3, True),
         (1234567.1234567891, 1234567.1234567890, True),
         (1e-17, 0.0, True),
+        (1.6e-19, 3.2e-19, False),
+        (1.6e-19, 1.6e-19 * (1 + 1e-12), True),
         (0.000001, 0.0000012, False),
         (1.6e-9, 3.2e-9, False),
         (12345.678, 12345.679, False),
