@@ -39,11 +39,12 @@ def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> 
     return text if case_sensitive else unicodedata.normalize("NFKC", text.casefold())
 
 
-def _other_forms(answer: str) -> Iterator[str]:
-    """Yield the right side of x = 5, and H2O for H₂O."""
+def _forms(answer: str) -> Iterator[str]:
+    """Yield the answer, the right side of x = 5, and H2O for H₂O."""
+    yield answer
     if named := _NAMED.match(answer):
         yield answer[named.end() :]
-    if (plain := answer.translate(_SUBSCRIPTS)) != answer:
+    if not answer.isascii() and (plain := answer.translate(_SUBSCRIPTS)) != answer:
         yield plain
 
 
@@ -93,8 +94,8 @@ class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
             wanted = " in a \\boxed{…}" if mode == "boxed" else ""
             return reward(0.0, f"no answer{wanted}; expected {excerpt(expected)}")
         strict = self.is_strict(row)
-        wanted, *others = (normalise(one, case_sensitive=strict) for one in (expected, answer, *_other_forms(answer)))
-        equal = wanted in others
+        wanted = normalise(expected, case_sensitive=strict)
+        equal = any(normalise(one, case_sensitive=strict) == wanted for one in _forms(answer))
         verb = "equals" if equal else "is not"
         return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {excerpt(expected)}")
 
