@@ -46,7 +46,6 @@ class AuditEntryViewSet(RowViewSet):
     serializer_class = AuditEntrySerializer
     filterset_class = AuditEntryFilter
     permissions = {"list": Permission.AUDIT, "retrieve": Permission.AUDIT, "export": Permission.AUDIT}
-    query_parameters = {"export": frozenset({"format", *AuditEntryFilter.base_filters})}
 
     @operation("get", detail=False, pagination_class=None, renderer_classes=TABLE_RENDERERS, filters=True, **TABLE_FILE)
     def export(self, request: Request) -> HttpResponseBase:

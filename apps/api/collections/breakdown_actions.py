@@ -3,18 +3,20 @@
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.collections.figure_serializers import AS_OF, FiguresSerializer
 from apps.api.framework.base_viewsets import TableViewSet, operation
-from apps.api.framework.operation_schemas import integer_schema, number_schema
-from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import read_choice, read_integer, read_number
+from apps.api.framework.query_filters import (
+    ChoiceParameter,
+    IntegerParameter,
+    NumberParameter,
+    read_choice,
+    read_integer,
+)
 from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.api.framework.spec_serializers import make_parameter
 from apps.gym.rewards import MAX_REWARD
@@ -29,16 +31,31 @@ from apps.rollouts.metrics.regression_gate import Gate, check_regression
 from apps.rollouts.metrics.task_profiles import BUCKETS, Profile, profile_tasks
 from apps.rollouts.models import Collection
 
-MAX_PROFILES = 1_000
-DEFAULT_PROFILES = 100
-QUERY_PARAMETERS = {
-    "breakdown": frozenset({"by"}),
-    "profile": frozenset({"after", "limit", "bucket"}),
-    "contrast": frozenset({"with"}),
-    "failures": frozenset({"by", "limit", "offset"}),
-    "gate": frozenset({"baseline", "max_drop", "alpha"}),
-    "matrix": frozenset(spec_fields(MatrixSpec)),
-}
+BY = ChoiceParameter("by", FACETS, default="split", message="Unknown breakdown {}. Choose one of {}.")
+AFTER_TASK = IntegerParameter("after", description="Only tasks with a higher id.")
+TASKS = IntegerParameter("limit", 1, 1_000, description="Tasks per page.", default=100)
+BUCKET = ChoiceParameter("bucket", BUCKETS, message="Unknown bucket {}. Choose one of {}.")
+OTHER = IntegerParameter("with", 1, required=True, description="The other collection.")
+SOURCE = ChoiceParameter(
+    "by",
+    SOURCES,
+    description="Default: the source with the most rollouts.",
+    message="Unknown source {}. Choose one of {}.",
+)
+GROUPS = IntegerParameter("limit", 1, MAX_GROUPS, description="Groups per page.", default=20)
+OFFSET = IntegerParameter("offset", description="Groups to skip.")
+BASELINE = IntegerParameter("baseline", 1, required=True, description="The collection to compare with.")
+MAX_DROP = NumberParameter(
+    "max_drop", 0, MAX_REWARD, description="The drop of the mean reward that is accepted.", default=0.0
+)
+ALPHA = NumberParameter(
+    "alpha",
+    1e-6,
+    0.5,
+    description="Significance level: maximum probability that a candidate fails although its true drop is only "
+    "`max_drop`.",
+    default=0.05,
+)
 
 
 class ShareSerializer(FiguresSerializer):
@@ -94,7 +111,6 @@ FailuresSerializer = make_serializer(
     source="Verifier explanations, last tool errors, or errors that ended the attempt.",
     next_offset="Pass it as `offset` to get the next page; null on the last page.",
 )
-DEFAULT_GROUPS = 20
 GateSerializer = make_serializer(
     "Gate",
     Gate,
@@ -115,8 +131,6 @@ MatrixSerializer = make_serializer(
     baseline="Name of the baseline row; empty: none.",
     mixed="Collections left out because their rollouts have several model versions.",
 )
-MAX_DROP = 0.0
-ALPHA = 0.05
 
 
 class FigureViewSet(TableViewSet):
@@ -127,7 +141,7 @@ class FigureViewSet(TableViewSet):
         pagination_class=None,
         filter_backends=[],
         responses=BreakdownSerializer,
-        parameters=[OpenApiParameter("by", OpenApiTypes.STR, enum=list(FACETS), default="split")],
+        parameters=[BY],
     )
     def breakdown(self, request: Request, pk: str) -> Response:
         """Return the figures by split, tag or model version, largest share first.
@@ -135,8 +149,7 @@ class FigureViewSet(TableViewSet):
         By tag, a task counts once for each of its tags; by version, a group is the attempts at a task that started with
         one version.
         """
-        facet = read_choice(request, "by", FACETS, default="split", message="Unknown breakdown {}. Choose one of {}.")
-        as_of, breakdown = timezone.now(), break_down(self.get_object(), facet)
+        as_of, breakdown = timezone.now(), break_down(self.get_object(), BY.read(request))
         return Response(BreakdownSerializer({**breakdown._asdict(), "as_of": as_of}).data)
 
     @operation(
@@ -144,21 +157,11 @@ class FigureViewSet(TableViewSet):
         pagination_class=None,
         filter_backends=[],
         responses=ProfilePageSerializer,
-        parameters=[
-            OpenApiParameter("after", integer_schema(0, MAX_KEY), description="Only tasks with a higher id."),
-            OpenApiParameter(
-                "limit", integer_schema(1, MAX_PROFILES), description="Tasks per page.", default=DEFAULT_PROFILES
-            ),
-            OpenApiParameter("bucket", OpenApiTypes.STR, enum=list(BUCKETS)),
-        ],
+        parameters=[AFTER_TASK, TASKS, BUCKET],
     )
     def profile(self, request: Request, pk: str) -> Response:
         """Return expected, missing and solved attempts and the spread of rewards of each task."""
-        bucket = None
-        if "bucket" in request.query_params:
-            bucket = read_choice(request, "bucket", BUCKETS, message="Unknown bucket {}. Choose one of {}.")
-        after = read_integer(request, "after") or 0
-        limit = read_integer(request, "limit", low=1, high=MAX_PROFILES) or DEFAULT_PROFILES
+        bucket, after, limit = BUCKET.read(request), AFTER_TASK.read(request) or 0, TASKS.read(request)
         profiles = profile_tasks(self.get_object(), after=after, limit=limit, bucket=bucket)
         following = profiles[-1].task if len(profiles) == limit else None
         return Response(ProfilePageSerializer({"results": profiles, "next_after": following}).data)
@@ -168,39 +171,25 @@ class FigureViewSet(TableViewSet):
         pagination_class=None,
         filter_backends=[],
         responses=ContrastSerializer,
-        parameters=[
-            OpenApiParameter("with", integer_schema(1, MAX_KEY), required=True, description="The other collection.")
-        ],
+        parameters=[OTHER],
     )
     def contrast(self, request: Request, pk: str) -> Response:
         """Compare this collection with another one of the same dataset, task by task."""
-        return Response(ContrastSerializer(contrast_collections(self.get_object(), read_other(request, "with"))).data)
+        return Response(ContrastSerializer(contrast_collections(self.get_object(), read_other(request, OTHER))).data)
 
     @operation(
         "get",
         pagination_class=None,
         filter_backends=[],
         responses=FailuresSerializer,
-        parameters=[
-            OpenApiParameter(
-                "by", OpenApiTypes.STR, enum=list(SOURCES), description="Default: the source with the most rollouts."
-            ),
-            OpenApiParameter(
-                "limit", integer_schema(1, MAX_GROUPS), description="Groups per page.", default=DEFAULT_GROUPS
-            ),
-            OpenApiParameter("offset", integer_schema(0, MAX_KEY), description="Groups to skip."),
-        ],
+        parameters=[SOURCE, GROUPS, OFFSET],
     )
     def failures(self, request: Request, pk: str) -> Response:
         """Group unsolved rollouts by cause, with counts and examples. Numbers, ids and quoted strings are replaced.
 
         The filter `cause:NUMBER` selects the rollouts of a group, `-cause:NUMBER` leaves them out.
         """
-        source = None
-        if "by" in request.query_params:
-            source = read_choice(request, "by", SOURCES, message="Unknown source {}. Choose one of {}.")
-        limit = read_integer(request, "limit", low=1, high=MAX_GROUPS) or DEFAULT_GROUPS
-        offset = read_integer(request, "offset") or 0
+        source, limit, offset = SOURCE.read(request), GROUPS.read(request), OFFSET.read(request) or 0
         found = read_failures(self.get_object(), source, limit=limit, offset=offset)
         return Response(FailuresSerializer(found).data)
 
@@ -209,24 +198,7 @@ class FigureViewSet(TableViewSet):
         pagination_class=None,
         filter_backends=[],
         responses=GateSerializer,
-        parameters=[
-            OpenApiParameter(
-                "baseline", integer_schema(1, MAX_KEY), required=True, description="The collection to compare with."
-            ),
-            OpenApiParameter(
-                "max_drop",
-                number_schema(0, MAX_REWARD),
-                description="The drop of the mean reward that is accepted.",
-                default=MAX_DROP,
-            ),
-            OpenApiParameter(
-                "alpha",
-                number_schema(1e-6, 0.5),
-                description="Significance level: maximum probability that a candidate fails although its true drop is "
-                "only `max_drop`.",
-                default=ALPHA,
-            ),
-        ],
+        parameters=[BASELINE, MAX_DROP, ALPHA],
     )
     def gate(self, request: Request, pk: str) -> Response:
         """Check whether this collection is significantly worse than a baseline, for example in CI.
@@ -236,9 +208,9 @@ class FigureViewSet(TableViewSet):
         candidate = self.get_object()
         found = check_regression(
             candidate,
-            read_other(request, "baseline"),
-            max_drop=read_number(request, "max_drop", low=0.0, high=MAX_REWARD, default=MAX_DROP),
-            alpha=read_number(request, "alpha", low=1e-6, high=0.5, default=ALPHA),
+            read_other(request, BASELINE),
+            max_drop=MAX_DROP.read(request),
+            alpha=ALPHA.read(request),
         )
         return Response(GateSerializer(found).data)
 
@@ -274,12 +246,10 @@ class FigureViewSet(TableViewSet):
             raise bad_query(refusal.argument, str(refusal)) from None
 
 
-def read_other(request: Request, name: str) -> Collection:
+def read_other(request: Request, parameter: IntegerParameter) -> Collection:
     """Return the collection that a required query parameter names. Raise QueryProblem."""
-    number = read_integer(request, name, low=1)
-    if number is None:
-        raise bad_query(name, f"`{name}` must be a whole number from 1 to {MAX_KEY}.")
+    number = parameter.read(request)
     other = Collection.objects.select_related("dataset").filter(pk=number).first()
     if other is None:
-        raise bad_query(name, f"Collection {number} does not exist.")
+        raise bad_query(parameter.name, f"Collection {number} does not exist.")
     return other

@@ -10,14 +10,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.collections.breakdown_actions import QUERY_PARAMETERS as FIGURES
 from apps.api.collections.breakdown_actions import FigureViewSet
 from apps.api.collections.collection_serializers import CollectionDetailSerializer, CollectionSerializer
 from apps.api.collections.figure_serializers import MetricsSerializer, ServerMetricsSerializer
-from apps.api.collections.import_actions import IMPORT_OPTIONS, ImportActions
+from apps.api.collections.import_actions import ImportActions
 from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
-from apps.api.collections.task_change_actions import QUERY_PARAMETERS as CHANGES
 from apps.api.collections.task_change_actions import TaskChangeActions
 from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import operation
@@ -79,11 +77,6 @@ class CollectionViewSet(
     filterset_class = CollectionFilter
     orders = COLLECTION_ORDERS
     lookup_value_regex = "[0-9]+"
-    query_parameters = {
-        **FIGURES,
-        **CHANGES,
-        "import_stored": IMPORT_OPTIONS,
-    }
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

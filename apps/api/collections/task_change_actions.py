@@ -9,20 +9,24 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.collections.breakdown_actions import read_other
+from apps.api.collections.breakdown_actions import OTHER, read_other
 from apps.api.framework.base_viewsets import TableViewSet, operation
-from apps.api.framework.operation_schemas import integer_schema
-from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import read_choice, read_integer
+from apps.api.framework.query_filters import ChoiceParameter, IntegerParameter
 from apps.api.framework.record_serializers import record_serializer
 from apps.rollouts.metrics.collection_comparison import Change, check_contrast
 from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_extreme_rollouts, list_changes
 
-MAX_CHANGES = 1_000
-DEFAULT_CHANGES = 50
 DEFAULT_WHICH: Which = "regressed"
-QUERY_PARAMETERS = {"changes": frozenset({"with", "which", "after", "limit"})}
+WHICH_TASKS = ChoiceParameter(
+    "which",
+    WHICH,
+    default=DEFAULT_WHICH,
+    description="`lost`: only this collection solved the task. `gained`: only the other one did.",
+    message="Unknown list {}. Choose one of {}.",
+)
+AFTER = OpenApiParameter("after", OpenApiTypes.STR, description="`next_after` of the previous page.")
+TASKS = IntegerParameter("limit", 1, 1_000, description="Tasks per page.", default=50)
 
 
 @record_serializer(
@@ -52,20 +56,7 @@ class TaskChangeActions(TableViewSet):
         pagination_class=None,
         filter_backends=[],
         responses=TaskChangePageSerializer,
-        parameters=[
-            OpenApiParameter("with", integer_schema(1, MAX_KEY), required=True, description="The other collection."),
-            OpenApiParameter(
-                "which",
-                OpenApiTypes.STR,
-                enum=list(WHICH),
-                default=DEFAULT_WHICH,
-                description="`lost`: only this collection solved the task. `gained`: only the other one did.",
-            ),
-            OpenApiParameter("after", OpenApiTypes.STR, description="`next_after` of the previous page."),
-            OpenApiParameter(
-                "limit", integer_schema(1, MAX_CHANGES), description="Tasks per page.", default=DEFAULT_CHANGES
-            ),
-        ],
+        parameters=[OTHER, WHICH_TASKS, AFTER, TASKS],
     )
     def changes(self, request: Request, pk: str) -> Response:
         """List the tasks that another collection of the same dataset solves better or worse.
@@ -73,13 +64,10 @@ class TaskChangeActions(TableViewSet):
         The largest differences come first. Two rollouts represent each task: the best of the better collection, and the
         worst of the other.
         """
-        one, other = self.get_object(), read_other(request, "with")
+        one, other = self.get_object(), read_other(request, OTHER)
         check_contrast(one, other)
-        which = read_choice(
-            request, "which", WHICH, default=DEFAULT_WHICH, message="Unknown list {}. Choose one of {}."
-        )
-        limit = read_integer(request, "limit", low=1, high=MAX_CHANGES) or DEFAULT_CHANGES
-        found = list_changes(one, other, which, after=_read_after(request), limit=limit)
+        limit = TASKS.read(request)
+        found = list_changes(one, other, WHICH_TASKS.read(request), after=_read_after(request), limit=limit)
         pairs = [pair or (None, None) for pair in find_extreme_rollouts(one, other, found)]
         rows = [
             {**asdict(change), "rollout": mine, "other_rollout": theirs}

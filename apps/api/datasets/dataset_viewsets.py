@@ -156,12 +156,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         "changed_tasks": Permission.READ_TASKS,
         "rows": Permission.READ_TASKS,
     }
-    query_parameters = {
-        "upload": UPLOAD_OPTIONS,
-        "metrics": frozenset({"shape"}),
-        "changes": frozenset({"from"}),
-        "changed_tasks": frozenset({"from", "kind"}),
-    }
+    query_parameters = {"upload": UPLOAD_OPTIONS}
     page_actions = frozenset({"list", "uploads", "versions", "changed_tasks"})
     problems = {"metrics": {409}}
 

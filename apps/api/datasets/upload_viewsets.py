@@ -178,7 +178,6 @@ class UploadViewSet(DestroyModelMixin, RowViewSet):
         "preview": {409, 413},
         "rejected": {416},
     }
-    query_parameters = {"parts": frozenset({"offset"}), "finish": frozenset({"wait"}), "commit": frozenset({"wait"})}
 
     @operation(
         "put",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import django_filters
 from django.db.models import Model, QuerySet
 from django.utils.decorators import method_decorator
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 from rest_framework.request import Request
@@ -36,13 +36,17 @@ def operation(
 ) -> Callable[[Any], Any]:
     """Declare an action of a viewset with its OpenAPI schema.
 
-    `options` are passed to DRF's `action` or to `extend_schema`. A POST without `request` has no body.
+    `options` are passed to DRF's `action` or to `extend_schema`. A POST without `request` has no body. The view accepts
+    the query parameters among `parameters`, and with `filters` or a `filterset_class` those of the filters.
     """
     schema = {name: options.pop(name) for name in _SCHEMA_OPTIONS & options.keys()}
     if method == "post":
         schema.setdefault("request", None)
 
     def decorate(handler: Any) -> Any:
+        queried = (one.name for one in schema.get("parameters", ()) if one.location == OpenApiParameter.QUERY)
+        handler.query_parameters = frozenset(queried)
+        handler.takes_filters = bool(schema.get("filters") or options.get("filterset_class"))
         return extend_schema(**schema)(action(detail=detail, methods=[method], **options)(handler))
 
     return decorate
@@ -56,6 +60,7 @@ class TableViewSet(GenericViewSet[Any]):
     # TRACE is left out: Django REST Framework would call an action named `trace` without checking its permission.
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
+    # Query parameters of actions that are not declared with `operation`.
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
     # Actions that return a page of rows. `filterset_class` applies only to `list`.
@@ -71,12 +76,14 @@ class TableViewSet(GenericViewSet[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        known = set(self.query_parameters.get(self.action, ()))
+        handler = getattr(self, self.action or "", None)
+        known = {*self.query_parameters.get(self.action, ()), *getattr(handler, "query_parameters", ())}
         if self.action in self.page_actions:
             known |= PAGE_PARAMETERS
         if self.has_fields(self.action):
             known.add(FIELDS)
-        if self.action == "list" and self.filterset_class is not None:
+        takes_filters = self.action == "list" or getattr(handler, "takes_filters", False)
+        if takes_filters and self.filterset_class is not None:
             known |= set(self.filterset_class.base_filters)
         refuse_unknown_parameters(request, known)
 

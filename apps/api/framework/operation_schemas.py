@@ -55,16 +55,6 @@ KEY_PARAMETER: dict[str, Any] = {
 NOT_MODIFIED: dict[str, Any] = {"description": "Not modified: the `ETag` equals `If-None-Match`."}
 
 
-def integer_schema(low: int, high: int) -> dict[str, Any]:
-    """Return the schema of an integer query parameter."""
-    return {"type": "integer", "minimum": low, "maximum": high}
-
-
-def number_schema(low: float, high: float) -> dict[str, Any]:
-    """Return the schema of a number query parameter."""
-    return {"type": "number", "minimum": low, "maximum": high}
-
-
 def problem_responses() -> dict[str, Any]:
     """Return the response components that operations refer to, by name."""
     responses, examples = {"NotModified": NOT_MODIFIED}, {}

@@ -10,7 +10,7 @@ from django import forms
 from django.db.models import QuerySet
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework.exceptions import ValidationError
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -145,15 +145,53 @@ def read_integer(request: Request, name: str, *, low: int = 0, high: int = MAX_K
     return number
 
 
-def read_number(request: Request, name: str, *, low: float, high: float, default: float) -> float:
-    """Return a number from `low` to `high`. Raise QueryProblem."""
-    try:
-        number = float(request.query_params.get(name, default))
-    except ValueError:
-        number = math.nan
-    if not low <= number <= high:
-        raise bad_query(name, f"`{name}` must be a number from {low:g} to {high:g}.")
-    return number
+class IntegerParameter(OpenApiParameter):
+    """A query parameter that is an integer from `low` to `high`. `message` replaces the default error message."""
+
+    def __init__(self, name: str, low: int = 0, high: int = MAX_KEY, *, message: str = "", **options: Any) -> None:
+        super().__init__(name, {"type": "integer", "minimum": low, "maximum": high}, **options)
+        self._limits: dict[str, Any] = {"low": low, "high": high, "message": message}
+
+    def read(self, request: Request) -> Any:
+        """Return the value, or the default, which may be None. Raise QueryProblem."""
+        number = read_integer(request, self.name, **self._limits)
+        if number is None and self.required:
+            raise bad_query(
+                self.name, f"`{self.name}` must be a whole number from {{low}} to {{high}}.".format(**self._limits)
+            )
+        return self.default if number is None else number
+
+
+class NumberParameter(OpenApiParameter):
+    """A query parameter that is a number from `low` to `high`, with a default."""
+
+    def __init__(self, name: str, low: float, high: float, **options: Any) -> None:
+        super().__init__(name, {"type": "number", "minimum": low, "maximum": high}, **options)
+        self._low, self._high = low, high
+
+    def read(self, request: Request) -> float:
+        """Return the value, or the default. Raise QueryProblem."""
+        try:
+            number = float(request.query_params.get(self.name, self.default))
+        except ValueError:
+            number = math.nan
+        if not self._low <= number <= self._high:
+            raise bad_query(self.name, f"`{self.name}` must be a number from {self._low:g} to {self._high:g}.")
+        return number
+
+
+class ChoiceParameter(OpenApiParameter):
+    """A query parameter with fixed values. `message` is that of `read_choice`."""
+
+    def __init__(self, name: str, choices: Collection[str], *, message: str = "", **options: Any) -> None:
+        super().__init__(name, OpenApiTypes.STR, enum=list(choices), **options)
+        self._choices, self._message = choices, message
+
+    def read(self, request: Request) -> Any:
+        """Return the value, or the default, which may be None. Raise QueryProblem."""
+        if self.name not in request.query_params and not self.required:
+            return self.default
+        return read_choice(request, self.name, self._choices, message=self._message)
 
 
 def read_format(request: Request, formats: Mapping[str, tuple[str, Any]]) -> tuple[str, str, Any]:

@@ -81,7 +81,6 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
         "ask": Permission.LEAD,
     }
     problems = {"changes": {409}}
-    query_parameters = {"changes": frozenset({"since"})}
 
     @extend_schema(request=PairRuleSerializer, responses={201: PairSetSerializer})
     def create(self, request: Request) -> Response:

@@ -181,7 +181,6 @@ class PolicyModelViewSet(SlugViewSet):
         "versions": Permission.READ,
         "try_it": Permission.MODELS,
     }
-    query_parameters = {"versions": frozenset({"collection"})}
 
     def save(self, row: PolicyModel, api_key: str | None) -> PolicyModel:
         return save_policy_model(policy_model=row, api_key=api_key, user=self.user)

@@ -81,7 +81,6 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
     queryset = Queue.objects.select_related("rubric")
     serializer_class = QueueSerializer
     filterset_class = QueueFilter
-    query_parameters = {"export": frozenset({"format"}), "figures": frozenset({"could_see_results"})}
     permissions = {
         "list": Permission.READ_QUEUES,
         "retrieve": Permission.READ_QUEUES,

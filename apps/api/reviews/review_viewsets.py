@@ -75,7 +75,6 @@ class ReviewViewSet(RowViewSet):
         "skip": Permission.REVIEW,
         "export": Permission.LEAD,
     }
-    query_parameters = {"export": frozenset({"format", *ReviewFilter.base_filters})}
 
     def get_queryset(self) -> QuerySet[Review]:
         """Return all reviews; for annotators, their own."""

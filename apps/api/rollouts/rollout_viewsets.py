@@ -7,7 +7,7 @@ import django_filters
 import orjson
 from django.db.models import Prefetch
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,14 +15,12 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.deletion_viewsets import CollectionDeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import RowViewSet, operation
-from apps.api.framework.operation_schemas import integer_schema
 from apps.api.framework.pagination import KeysetPagination
 from apps.api.framework.problems import QueryProblem
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
+from apps.api.framework.query_filters import FlagFilter, IdFilter, IntegerParameter
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.rollouts.segment_actions import RolloutTokensSerializer, read_tokens
 from apps.api.rollouts.step_actions import ATTEMPT, FROM_ZERO, MAX_NUMBER, StepActions, read_attempt
-from apps.api.rollouts.step_actions import QUERY_PARAMETERS as STEPS
 from apps.gym.traces.items import dump_json
 from apps.rollouts.metrics.attempt_history import OUTCOMES, PastAttempt, read_attempts
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
@@ -45,6 +43,7 @@ ORDERS = {
     "cost": SORTS["cost"],
 }
 """Sort orders by the field names of the API. `tokens` is the sum of input and output tokens."""
+AFTER = IntegerParameter("after", 0, MAX_NUMBER, description="Only the events after this `seq`.", message=FROM_ZERO)
 
 
 class RolloutSerializer(serializers.ModelSerializer[Rollout]):
@@ -209,7 +208,6 @@ class RolloutViewSet(StepActions, RowViewSet):
         "destroy": Permission.COLLECT,
     }
     problems = {"tokens": {409}, "side_by_side": {409}}
-    query_parameters = {**STEPS, "trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
     orders = ORDERS
     pagination_class = RolloutPagination
 
@@ -241,16 +239,13 @@ class RolloutViewSet(StepActions, RowViewSet):
     @operation(
         "get",
         responses=TraceSerializer,
-        parameters=[
-            ATTEMPT,
-            OpenApiParameter("after", integer_schema(0, MAX_NUMBER), description="Only the events after this `seq`."),
-        ],
+        parameters=[ATTEMPT, AFTER],
     )
     def trace(self, request: Request, pk: str) -> HttpResponse:
         """Return the events of one attempt in order. While it runs, new events appear within moments."""
         rollout = self.get_object()
         attempt = read_attempt(request, rollout.attempt)
-        after = read_integer(request, "after", high=MAX_NUMBER, message=FROM_ZERO)
+        after = AFTER.read(request)
         rows = rollout.events.filter(attempt=attempt, seq__gt=-1 if after is None else after).order_by("seq")
         events = rows.values_list("seq", "kind", "payload")
         # Payloads are stored JSON. Joining them keeps all numbers and keys unchanged, without decoding.

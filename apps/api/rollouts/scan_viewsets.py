@@ -110,7 +110,6 @@ class ScanViewSet(RowViewSet):
     serializer_class = ScanSerializer
     filterset_class = ScanFilter
     page_actions = frozenset({"list", "answers"})
-    query_parameters = {"answers": frozenset(ScanAnswerFilter.base_filters)}
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.framework.base_viewsets import TableViewSet, operation
-from apps.api.framework.operation_schemas import integer_schema
-from apps.api.framework.pagination import MAX_KEY
-from apps.api.framework.problems import Problem, bad_query
-from apps.api.framework.query_filters import read_integer
+from apps.api.framework.problems import Problem
+from apps.api.framework.query_filters import IntegerParameter
 from apps.gym.traces.alignment import Step, align, count_common, is_common
 from apps.rollouts.models import Rollout
 from apps.rollouts.rollout_steps import find_rollouts, read_first_steps, read_steps
@@ -21,17 +18,10 @@ from apps.rollouts.steering.trace_deletion import explain_deleted_traces
 
 MAX_NUMBER = 999_999_999
 FROM_ZERO = "Give a whole number from 0 on."
-MAX_STEPS = 1_000
-DEFAULT_STEPS = 100
-ATTEMPT = OpenApiParameter("attempt", integer_schema(0, MAX_NUMBER), description="Attempt. Default: the latest.")
-PARTS = [
-    OpenApiParameter("after", integer_schema(0, MAX_NUMBER), description="Only the steps after this number."),
-    OpenApiParameter("limit", integer_schema(1, MAX_STEPS), description="Steps per page.", default=DEFAULT_STEPS),
-]
-QUERY_PARAMETERS = {
-    "steps": frozenset({"attempt", "after", "limit"}),
-    "side_by_side": frozenset({"with", "after", "limit"}),
-}
+ATTEMPT = IntegerParameter("attempt", 0, MAX_NUMBER, description="Attempt. Default: the latest.", message=FROM_ZERO)
+AFTER = IntegerParameter("after", 0, MAX_NUMBER, description="Only the steps after this number.", message=FROM_ZERO)
+STEPS = IntegerParameter("limit", 1, 1_000, description="Steps per page.", default=100)
+OTHER = IntegerParameter("with", 1, required=True, description="The other rollout.")
 KINDS = ["prompt", "reasoning", "reply", "call", "result", "environment", "verdict", "error"]
 
 
@@ -78,7 +68,7 @@ class SideBySideSerializer(serializers.Serializer[Any]):
 class StepActions(TableViewSet):
     """Actions of the rollout viewset that read steps."""
 
-    @operation("get", responses=StepPageSerializer, parameters=[ATTEMPT, *PARTS])
+    @operation("get", responses=StepPageSerializer, parameters=[ATTEMPT, AFTER, STEPS])
     def steps(self, request: Request, pk: str) -> Response:
         """Return one attempt as steps: messages, calls, results, errors and the verdict.
 
@@ -102,16 +92,11 @@ class StepActions(TableViewSet):
     @operation(
         "get",
         responses=SideBySideSerializer,
-        parameters=[
-            OpenApiParameter("with", integer_schema(1, MAX_KEY), required=True, description="The other rollout."),
-            *PARTS,
-        ],
+        parameters=[OTHER, AFTER, STEPS],
     )
     def side_by_side(self, request: Request, pk: str) -> Response:
         """Align the steps of this rollout and another rollout of the same task."""
-        other = read_integer(request, "with", low=1)
-        if other is None:
-            raise bad_query("with", f"`with` must be a whole number from 1 to {MAX_KEY}.")
+        other = OTHER.read(request)
         rollouts = find_rollouts([self.get_object().pk, other])
         read = [read_first_steps(rollout) for rollout in rollouts]
         _check_traces([rollout for rollout, (steps, _) in zip(rollouts, read, strict=True) if not steps])
@@ -146,13 +131,12 @@ def _check_traces(rollouts: Sequence[Rollout]) -> None:
 
 def read_attempt(request: Request, latest: int) -> int:
     """Return the attempt that the query names, or the latest. Raise QueryProblem."""
-    given = read_integer(request, "attempt", high=MAX_NUMBER, message=FROM_ZERO)
+    given = ATTEMPT.read(request)
     return latest if given is None else given
 
 
 def _read_part(request: Request) -> tuple[int, int]:
-    after = read_integer(request, "after", high=MAX_NUMBER, message=FROM_ZERO) or 0
-    return after, read_integer(request, "limit", low=1, high=MAX_STEPS) or DEFAULT_STEPS
+    return AFTER.read(request) or 0, STEPS.read(request)
 
 
 def _numbers(after: int, limit: int, total: int) -> range:
