@@ -57,6 +57,8 @@ class AgentFilter(django_filters.FilterSet):
 
 
 class AgentViewSet(SlugViewSet):
+    noun = "agent"
+    save_row = staticmethod(save_agent)
     queryset = Agent.objects.all()
     serializer_class = AgentSerializer
     filterset_class = AgentFilter
@@ -67,6 +69,3 @@ class AgentViewSet(SlugViewSet):
         "update": Permission.CONFIGURE,
         "partial_update": Permission.CONFIGURE,
     }
-
-    def save(self, row: Agent, api_key: str | None) -> Agent:
-        return save_agent(agent=row, user=self.user)

@@ -4,15 +4,13 @@ from typing import Any, ClassVar
 
 import django_filters
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, DestroyModelMixin, UpdateModelMixin
-from rest_framework.request import Request
-from rest_framework.response import Response
+from rest_framework.mixins import DestroyModelMixin
 
 from apps.accounts.permissions import Permission
 from apps.alerts.alert_delivery import replay_delivery
 from apps.alerts.models import EVENT_CHOICES, Delivery, EventKind, Subscription
 from apps.alerts.subscription_changes import MAX_ADDRESS, delete_subscription, save_subscription, send_test
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, SavedRowViewSet, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 
@@ -53,33 +51,18 @@ class SubscriptionSerializer(DeclaredFields, serializers.ModelSerializer[Subscri
         extra_kwargs: ClassVar[dict[str, Any]] = {"name": {"validators": []}}
 
 
-class SubscriptionViewSet(DestroyModelMixin, UpdateModelMixin, CreateModelMixin, RowViewSet):
+class SubscriptionViewSet(DestroyModelMixin, SavedRowViewSet, RowViewSet):
+    noun = "subscription"
+    save_row = staticmethod(save_subscription)
+    private_fields = ("address", "secret")
     queryset = Subscription.objects.all()
     serializer_class = SubscriptionSerializer
     permissions = dict.fromkeys(
         ["list", "retrieve", "create", "update", "partial_update", "destroy", "test"], Permission.CONFIGURE
     )
 
-    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        self.perform_update(serializer)
-
-    def perform_update(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        subscription = serializer.instance or Subscription()
-        fields = dict(serializer.validated_data)
-        private = {name: fields.pop(name, None) for name in ("address", "secret")}
-        for name, value in fields.items():
-            setattr(subscription, name, value)
-        serializer.instance = save_subscription(subscription=subscription, user=self.user, **private)
-
-    def perform_destroy(self, instance: Subscription) -> None:
-        """Delete a subscription with its delivery log."""
-        delete_subscription(subscription=instance, user=self.user)
-
-    @operation(responses=SubscriptionSerializer)
-    def test(self, request: Request, pk: str) -> Response:
-        """Queue a test event for this subscription. A worker sends it within seconds."""
-        subscription = send_test(subscription=self.get_object(), user=self.user)
-        return Response(self.get_serializer(subscription).data)
+    perform_destroy = row_deletion(delete_subscription, "Delete a subscription with its delivery log.")
+    test = row_action("test", send_test, "Queue a test event for this subscription. A worker sends it within seconds.")
 
 
 class DeliverySerializer(serializers.ModelSerializer[Delivery]):
@@ -115,12 +98,12 @@ class DeliveryFilter(django_filters.FilterSet):
 
 
 class DeliveryViewSet(RowViewSet):
+    noun = "delivery"
     queryset = Delivery.objects.select_related("event", "subscription")
     serializer_class = DeliverySerializer
     filterset_class = DeliveryFilter
     permissions = dict.fromkeys(["list", "retrieve", "replay"], Permission.CONFIGURE)
 
-    @operation(responses=DeliverySerializer)
-    def replay(self, request: Request, pk: str) -> Response:
-        """Send a delivered or failed delivery again, with the same `webhook-id`."""
-        return Response(self.get_serializer(replay_delivery(delivery=self.get_object(), user=self.user)).data)
+    replay = row_action(
+        "replay", replay_delivery, "Send a delivered or failed delivery again, with the same `webhook-id`."
+    )

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
 from apps.api.framework.query_filters import FlagFilter, IdFilter, WordsFilter
@@ -199,6 +199,7 @@ class ExportFilter(django_filters.FilterSet):
 
 
 class ExportViewSet(DestroyModelMixin, RowViewSet):
+    noun = "export"
     queryset = Export.objects.all()
     serializer_class = ExportSerializer
     filterset_class = ExportFilter
@@ -224,14 +225,8 @@ class ExportViewSet(DestroyModelMixin, RowViewSet):
         export = queue_export(ExportOrder(**self.read_body(OrderSerializer)), user=self.user)
         return Response(ExportSerializer(export).data, status=HTTPStatus.CREATED)
 
-    @operation(responses=ExportSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel the export and discard its files."""
-        return Response(ExportSerializer(cancel_export(export=self.get_object(), user=self.user)).data)
-
-    def perform_destroy(self, instance: Export) -> None:
-        """Delete the export and its files."""
-        delete_export(export=instance, user=self.user)
+    cancel = row_action("cancel", cancel_export, "Cancel the export and discard its files.")
+    perform_destroy = row_deletion(delete_export, "Delete the export and its files.")
 
     @operation("get", detail=False, pagination_class=None, responses=FormatSerializer(many=True), filters=False)
     def formats(self, request: Request) -> Response:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, DestroyModelMixin, UpdateModelMixin
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, SavedRowViewSet, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 from apps.api.framework.spec_serializers import spec_serializer
@@ -48,27 +48,19 @@ class TraceDestinationSerializer(DeclaredFields, serializers.ModelSerializer[Tra
         extra_kwargs: ClassVar[dict[str, Any]] = {"name": {"validators": []}}
 
 
-class TraceDestinationViewSet(DestroyModelMixin, UpdateModelMixin, CreateModelMixin, RowViewSet):
+class TraceDestinationViewSet(DestroyModelMixin, SavedRowViewSet, RowViewSet):
+    noun = "destination"
+    save_row = staticmethod(save_destination)
+    private_fields = ("url", "headers")
     queryset = TraceDestination.objects.all()
     serializer_class = TraceDestinationSerializer
     permissions = dict.fromkeys(
         ["list", "retrieve", "create", "update", "partial_update", "destroy"], Permission.CONFIGURE
     )
 
-    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        self.perform_update(serializer)
-
-    def perform_update(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        destination = serializer.instance or TraceDestination()
-        fields = dict(serializer.validated_data)
-        private = {name: fields.pop(name, None) for name in ("url", "headers")}
-        for name, value in fields.items():
-            setattr(destination, name, value)
-        serializer.instance = save_destination(destination=destination, user=self.user, **private)
-
-    def perform_destroy(self, instance: TraceDestination) -> None:
-        """Delete a destination with the log of its sends. Unfinished sends stop."""
-        delete_destination(destination=instance, user=self.user)
+    perform_destroy = row_deletion(
+        delete_destination, "Delete a destination with the log of its sends. Unfinished sends stop."
+    )
 
 
 class TraceSendSerializer(serializers.ModelSerializer[TraceSend]):
@@ -102,6 +94,7 @@ class TraceSendFilter(django_filters.FilterSet):
 
 
 class TraceSendViewSet(RowViewSet):
+    noun = "send"
     queryset = TraceSend.objects.select_related("destination")
     serializer_class = TraceSendSerializer
     filterset_class = TraceSendFilter
@@ -120,12 +113,9 @@ class TraceSendViewSet(RowViewSet):
         send = queue_trace_send(TraceSendOrder(**self.read_body(TraceSendOrderSerializer)), user=self.user)
         return Response(TraceSendSerializer(send).data, status=HTTPStatus.CREATED)
 
-    @operation(responses=TraceSendSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel a send. Traces that were already sent stay at the receiver."""
-        return Response(TraceSendSerializer(cancel_trace_send(send=self.get_object(), user=self.user)).data)
-
-    @operation(responses=TraceSendSerializer)
-    def resume(self, request: Request, pk: str) -> Response:
-        """Continue a failed or cancelled send after the last trace that was sent."""
-        return Response(TraceSendSerializer(resume_trace_send(send=self.get_object(), user=self.user)).data)
+    cancel = row_action(
+        "cancel", cancel_trace_send, "Cancel a send. Traces that were already sent stay at the receiver."
+    )
+    resume = row_action(
+        "resume", resume_trace_send, "Continue a failed or cancelled send after the last trace that was sent."
+    )

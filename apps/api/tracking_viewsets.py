@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, DestroyModelMixin, UpdateModelMixin
+from rest_framework.mixins import DestroyModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, SavedRowViewSet, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 from apps.api.framework.spec_serializers import spec_serializer
@@ -39,7 +39,10 @@ class TrackerSerializer(DeclaredFields, serializers.ModelSerializer[Tracker]):
         extra_kwargs: ClassVar[dict[str, Any]] = {"name": {"validators": []}}
 
 
-class TrackerViewSet(DestroyModelMixin, UpdateModelMixin, CreateModelMixin, RowViewSet):
+class TrackerViewSet(DestroyModelMixin, SavedRowViewSet, RowViewSet):
+    noun = "tracker"
+    save_row = staticmethod(save_tracker)
+    private_fields = ("secret",)
     queryset = Tracker.objects.all()
     serializer_class = TrackerSerializer
     permissions = {
@@ -51,20 +54,9 @@ class TrackerViewSet(DestroyModelMixin, UpdateModelMixin, CreateModelMixin, RowV
         "destroy": Permission.CONFIGURE,
     }
 
-    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        self.perform_update(serializer)
-
-    def perform_update(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        tracker = serializer.instance or Tracker()
-        fields = dict(serializer.validated_data)
-        secret = fields.pop("secret", None)
-        for name, value in fields.items():
-            setattr(tracker, name, value)
-        serializer.instance = save_tracker(tracker=tracker, secret=secret, user=self.user)
-
-    def perform_destroy(self, instance: Tracker) -> None:
-        """Delete a tracker with its links to collections and local files. Runs on its server are kept."""
-        delete_tracker(tracker=instance, user=self.user)
+    perform_destroy = row_deletion(
+        delete_tracker, "Delete a tracker with its links to collections and local files. Runs on its server are kept."
+    )
 
 
 @spec_serializer(TrackingSpec)
@@ -103,6 +95,7 @@ class TrackedRunFilter(django_filters.FilterSet):
 
 
 class TrackedRunViewSet(DestroyModelMixin, RowViewSet):
+    noun = "run"
     queryset = TrackedRun.objects.select_related("tracker")
     serializer_class = TrackedRunSerializer
     filterset_class = TrackedRunFilter
@@ -121,19 +114,15 @@ class TrackedRunViewSet(DestroyModelMixin, RowViewSet):
         run = track_collection(TrackingSpec(**self.read_body(TrackingSerializer)), user=self.user)
         return Response(TrackedRunSerializer(run).data, status=HTTPStatus.CREATED)
 
-    @operation(responses=TrackedRunSerializer)
-    def stop(self, request: Request, pk: str) -> Response:
-        """Stop sending. The run at the tracker is kept."""
-        return Response(TrackedRunSerializer(stop_run(run=self.get_object(), user=self.user)).data)
-
-    @operation(responses=TrackedRunSerializer)
-    def resend(self, request: Request, pk: str) -> Response:
-        """Continue a finished, stopped or failed run: send the current metrics. No point is doubled."""
-        return Response(TrackedRunSerializer(resend_run(run=self.get_object(), user=self.user)).data)
-
-    def perform_destroy(self, instance: TrackedRun) -> None:
-        """Delete the link and its files on this server. The run at the tracker's server is kept."""
-        delete_run(run=instance, user=self.user)
+    stop = row_action("stop", stop_run, "Stop sending. The run at the tracker is kept.")
+    resend = row_action(
+        "resend",
+        resend_run,
+        "Continue a finished, stopped or failed run: send the current metrics. No point is doubled.",
+    )
+    perform_destroy = row_deletion(
+        delete_run, "Delete the link and its files on this server. The run at the tracker's server is kept."
+    )
 
 
 @spec_serializer(PushSpec)

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.policies.installation_redactor import MAX_SAMPLE, delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import RedactionPattern
@@ -37,6 +37,7 @@ class RedactionPatternFilter(django_filters.FilterSet):
 
 
 class RedactionPatternViewSet(DestroyModelMixin, CreateModelMixin, RowViewSet):
+    noun = "pattern"
     queryset = RedactionPattern.objects.all()
     serializer_class = RedactionPatternSerializer
     filterset_class = RedactionPatternFilter
@@ -51,9 +52,7 @@ class RedactionPatternViewSet(DestroyModelMixin, CreateModelMixin, RowViewSet):
     def perform_create(self, serializer: serializers.BaseSerializer[RedactionPattern]) -> None:
         serializer.instance = save_pattern(pattern=RedactionPattern(**serializer.validated_data), user=self.user)
 
-    def perform_destroy(self, instance: RedactionPattern) -> None:
-        """Delete a pattern. Redacted text stays redacted."""
-        delete_pattern(pattern=instance, user=self.user)
+    perform_destroy = row_deletion(delete_pattern, "Delete a pattern. Redacted text stays redacted.")
 
     @operation(detail=False, url_path="try", request=SampleSerializer, responses=TriedSerializer)
     def attempt(self, request: Request) -> Response:

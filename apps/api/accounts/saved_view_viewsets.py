@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission
 from apps.accounts.table_preferences import change_view, delete_view, save_view
-from apps.api.framework.base_viewsets import RowViewSet
+from apps.api.framework.base_viewsets import RowViewSet, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.policies.redacted_fields import redact_input
 from apps.rollouts.search.filters.filter_grammar import FilterRefused
@@ -73,6 +73,7 @@ def _cleaned(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class SavedViewViewSet(DestroyModelMixin, RowViewSet):
+    noun = "view"
     queryset = SavedView.objects.none()
     serializer_class = SavedViewSerializer
     permissions = {
@@ -101,6 +102,4 @@ class SavedViewViewSet(DestroyModelMixin, RowViewSet):
         changes = _cleaned(self.read_body(SavedViewSerializer, view, partial=True))
         return Response(SavedViewSerializer(change_view(view=view, user=self.user, **changes)).data)
 
-    def perform_destroy(self, instance: SavedView) -> None:
-        """Delete one of your own views."""
-        delete_view(view=instance, user=self.user)
+    perform_destroy = row_deletion(delete_view, "Delete one of your own views.")

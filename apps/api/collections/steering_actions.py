@@ -12,7 +12,7 @@ from apps.api.collections.collection_serializers import (
     CollectionDetailSerializer,
     CollectionSerializer,
 )
-from apps.api.framework.base_viewsets import TableViewSet, operation
+from apps.api.framework.base_viewsets import TableViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.outcomes import ERROR_KINDS
@@ -54,6 +54,8 @@ class ResolvedSerializer(serializers.Serializer[Any]):
 class SteeringActions(TableViewSet):
     """Actions of the collection viewset that control it."""
 
+    noun = "collection"
+
     @extend_schema(request=LimitsSerializer, responses=CollectionSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change priority, concurrency and limits, also while it is running. Null removes a limit."""
@@ -63,15 +65,10 @@ class SteeringActions(TableViewSet):
         changed = adjust_collection(collection=collection, changes=dict(limits), user=self.user)
         return Response(CollectionSerializer(changed).data)
 
-    @operation(responses=CollectionSerializer)
-    def pause(self, request: Request, pk: str) -> Response:
-        """Pause: no more rollouts start, and running ones finish."""
-        return Response(CollectionSerializer(pause_collection(collection=self.get_object(), user=self.user)).data)
-
-    @operation(responses=CollectionSerializer)
-    def resume(self, request: Request, pk: str) -> Response:
-        """Resume a paused collection. If a limit paused it, raise the limit first."""
-        return Response(CollectionSerializer(resume_collection(collection=self.get_object(), user=self.user)).data)
+    pause = row_action("pause", pause_collection, "Pause: no more rollouts start, and running ones finish.")
+    resume = row_action(
+        "resume", resume_collection, "Resume a paused collection. If a limit paused it, raise the limit first."
+    )
 
     @operation(request=RetrySerializer, responses=QueuedSerializer)
     def retry(self, request: Request, pk: str) -> Response:
@@ -86,17 +83,10 @@ class SteeringActions(TableViewSet):
         resolved = resolve_flags(collection=self.get_object(), user=self.user)
         return Response(ResolvedSerializer({"resolved": resolved}).data)
 
-    @operation(responses=CollectionSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel queued rollouts at once, and running rollouts within two seconds."""
-        return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.user)).data)
-
-    @operation(responses=CollectionSerializer)
-    def archive(self, request: Request, pk: str) -> Response:
-        """Archive: hide the collection from lists. Nothing else changes."""
-        return Response(CollectionSerializer(archive_collection(collection=self.get_object(), user=self.user)).data)
-
-    @operation(responses=CollectionSerializer)
-    def restore(self, request: Request, pk: str) -> Response:
-        """Restore: show the collection in lists again."""
-        return Response(CollectionSerializer(restore_collection(collection=self.get_object(), user=self.user)).data)
+    cancel = row_action(
+        "cancel", cancel_collection, "Cancel queued rollouts at once, and running rollouts within two seconds."
+    )
+    archive = row_action(
+        "archive", archive_collection, "Archive: hide the collection from lists. Nothing else changes."
+    )
+    restore = row_action("restore", restore_collection, "Restore: show the collection in lists again.")

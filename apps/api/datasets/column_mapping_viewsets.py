@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.mixins import DestroyModelMixin
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import SlugViewSet
+from apps.api.framework.base_viewsets import SlugViewSet, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping
 from apps.tasks.column_mapping_changes import delete_mapping, save_mapping
@@ -29,6 +29,8 @@ class ColumnMappingSerializer(DeclaredFields, serializers.ModelSerializer[Column
 
 
 class ColumnMappingViewSet(SlugViewSet, DestroyModelMixin):
+    noun = "mapping"
+    save_row = staticmethod(save_mapping)
     queryset = ColumnMapping.objects.all()
     serializer_class = ColumnMappingSerializer
     permissions = {
@@ -40,9 +42,6 @@ class ColumnMappingViewSet(SlugViewSet, DestroyModelMixin):
         "destroy": Permission.UPLOAD,
     }
 
-    def save(self, row: ColumnMapping, api_key: str | None) -> ColumnMapping:
-        return save_mapping(row, user=self.user)
-
-    def perform_destroy(self, instance: ColumnMapping) -> None:
-        """Delete a mapping. Uploads keep the mapping with which they were loaded."""
-        delete_mapping(mapping=instance, user=self.user)
+    perform_destroy = row_deletion(
+        delete_mapping, "Delete a mapping. Uploads keep the mapping with which they were loaded."
+    )

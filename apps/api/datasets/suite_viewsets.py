@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.collections.collection_serializers import CollectionSerializer
 from apps.api.collections.plan_actions import PromptTemplateSerializer
-from apps.api.framework.base_viewsets import SlugViewSet, operation
+from apps.api.framework.base_viewsets import SlugViewSet, operation, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import PLAN_KEY, read_key
 from apps.api.framework.spec_serializers import spec_serializer
@@ -40,6 +40,8 @@ class SuitePlanSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 
 class SuiteViewSet(DestroyModelMixin, SlugViewSet):
+    noun = "suite"
+    save_row = staticmethod(save_suite)
     queryset = Suite.objects.with_datasets()
     serializer_class = SuiteSerializer
     permissions = {
@@ -54,12 +56,7 @@ class SuiteViewSet(DestroyModelMixin, SlugViewSet):
     # Plans store their key.
     own_idempotency = frozenset({"collect"})
 
-    def save(self, row: Suite, api_key: str | None) -> Suite:
-        return save_suite(suite=row, user=self.user)
-
-    def perform_destroy(self, instance: Suite) -> None:
-        """Delete a suite. Its datasets and their collections stay."""
-        delete_suite(suite=instance, user=self.user)
+    perform_destroy = row_deletion(delete_suite, "Delete a suite. Its datasets and their collections stay.")
 
     @operation(
         request=SuitePlanSerializer,

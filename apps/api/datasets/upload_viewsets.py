@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem, bad_query
 from apps.api.framework.query_filters import SlugFilter, read_integer
@@ -159,6 +159,7 @@ class UploadFilter(django_filters.FilterSet):
 
 
 class UploadViewSet(DestroyModelMixin, RowViewSet):
+    noun = "upload"
     queryset = Upload.objects.select_related("dataset", "version")
     serializer_class = UploadSerializer
     filterset_class = UploadFilter
@@ -223,9 +224,7 @@ class UploadViewSet(DestroyModelMixin, RowViewSet):
         """Return the first rows of a file as tasks, with the given mapping."""
         return Response(PreviewSerializer(preview_upload(upload=self.get_object())).data)
 
-    def perform_destroy(self, instance: Upload) -> None:
-        """Discard an uploaded file that was not loaded."""
-        discard_upload(upload=instance, user=self.user)
+    perform_destroy = row_deletion(discard_upload, "Discard an uploaded file that was not loaded.")
 
     @operation("get", responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     def rejected(self, request: Request, pk: str) -> HttpResponseBase:

@@ -104,6 +104,9 @@ class EnvironmentFilter(django_filters.FilterSet):
 
 
 class EnvironmentViewSet(SlugViewSet):
+    noun = "environment"
+    save_row = staticmethod(save_environment)
+    private_fields = ("api_key",)
     queryset = Environment.objects.select_related("breaker", "throttle", "judge_model")
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
@@ -117,9 +120,6 @@ class EnvironmentViewSet(SlugViewSet):
         "try_it": Permission.CONFIGURE,
         "run_cases": Permission.CONFIGURE,
     }
-
-    def save(self, row: Environment, api_key: str | None) -> Environment:
-        return save_environment(environment=row, api_key=api_key, user=self.user)
 
     @operation(responses=EnvironmentSerializer)
     def check(self, request: Request, slug: str) -> Response:

@@ -1,6 +1,5 @@
 """Base classes of API views. Each action declares its permission and its query parameters."""
 
-from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -52,6 +51,29 @@ def operation(
     return decorate
 
 
+def row_action(name: str, change: Callable[..., Any], about: str) -> Any:
+    """Return a POST action that passes the row, as the argument `noun` of the view, and the user to `change`.
+
+    The response is the row that `change` returns. `about` describes the operation in the schema.
+    """
+
+    def handler(view: "TableViewSet", request: Request, **key: str) -> Response:
+        return Response(view.get_serializer(change(**{view.noun: view.get_object()}, user=view.user)).data)
+
+    handler.__name__, handler.__doc__ = name, about
+    return operation()(handler)
+
+
+def row_deletion(delete: Callable[..., None], about: str) -> Any:
+    """Return the `perform_destroy` of a view: it passes the row, as the argument `noun`, and the user to `delete`."""
+
+    def handler(view: "TableViewSet", instance: Any) -> None:
+        delete(**{view.noun: instance}, user=view.user)
+
+    handler.__doc__ = about
+    return handler
+
+
 @method_decorator(conditional, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
     # Comments, because drf-spectacular copies docstrings of base classes into the schema.
@@ -60,6 +82,8 @@ class TableViewSet(GenericViewSet[Any]):
     # TRACE is left out: Django REST Framework would call an action named `trace` without checking its permission.
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
+    # Name of the row in the arguments of the functions that change it.
+    noun: ClassVar[str] = ""
     # Query parameters of actions that are not declared with `operation`.
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
@@ -164,15 +188,13 @@ class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     lookup_value_regex = "[0-9]+"
 
 
-class SlugViewSet(
-    CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet, metaclass=ABCMeta
-):
-    # Views of objects that URLs identify by slug. Create and update both call `save`, which validates the whole row.
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
+class SavedRowViewSet(CreateModelMixin, UpdateModelMixin, TableViewSet):
+    # Views of objects that create and update save with the same function, which validates the whole row.
 
-    @abstractmethod
-    def save(self, row: Any, api_key: str | None) -> Model: ...
+    # A function with the arguments `noun`, `user`, and those of `private_fields`.
+    save_row: Callable[..., Model]
+    # Write-only fields that are arguments of `save_row`. None keeps the stored value.
+    private_fields: ClassVar[tuple[str, ...]] = ()
 
     def perform_create(self, serializer: BaseSerializer[Any]) -> None:
         self.perform_update(serializer)
@@ -180,7 +202,13 @@ class SlugViewSet(
     def perform_update(self, serializer: BaseSerializer[Any]) -> None:
         row = serializer.instance or self.get_queryset().model()
         fields = dict(serializer.validated_data)
-        api_key = fields.pop("api_key", None)
+        private = {name: fields.pop(name, None) for name in self.private_fields}
         for name, value in fields.items():
             setattr(row, name, value)
-        serializer.instance = self.save(row, api_key)
+        serializer.instance = self.save_row(**{self.noun: row}, **private, user=self.user)
+
+
+class SlugViewSet(SavedRowViewSet, ListModelMixin, RetrieveModelMixin):
+    # Views of objects that URLs identify by slug.
+    lookup_field = "slug"
+    lookup_value_regex = SLUG

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action, row_deletion
 from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
 from apps.api.pairs.pair_serializers import (
     AskSerializer,
@@ -67,6 +67,7 @@ class PairFilter(django_filters.FilterSet):
 
 
 class PairSetViewSet(DestroyModelMixin, RowViewSet):
+    noun = "pair_set"
     queryset = PairSet.objects.prefetch_related("further")
     serializer_class = PairSetSerializer
     filterset_class = PairSetFilter
@@ -112,14 +113,8 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
         queue = create_pair_queue(pair_set=self.get_object(), **self.read_body(AskSerializer), user=self.user)
         return Response(QueueSerializer(queue).data, status=HTTPStatus.CREATED)
 
-    @operation(responses=PairSetSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel building the set."""
-        return Response(PairSetSerializer(cancel_pair_set(pair_set=self.get_object(), user=self.user)).data)
-
-    def perform_destroy(self, instance: PairSet) -> None:
-        """Delete the set with its pairs."""
-        delete_pair_set(pair_set=instance, user=self.user)
+    cancel = row_action("cancel", cancel_pair_set, "Cancel building the set.")
+    perform_destroy = row_deletion(delete_pair_set, "Delete the set with its pairs.")
 
     @operation(
         "get",

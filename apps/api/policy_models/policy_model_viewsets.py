@@ -167,6 +167,9 @@ class PolicyModelFilter(django_filters.FilterSet):
 
 
 class PolicyModelViewSet(SlugViewSet):
+    noun = "policy_model"
+    save_row = staticmethod(save_policy_model)
+    private_fields = ("api_key",)
     queryset = PolicyModel.objects.select_related("breaker", "throttle")
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
@@ -181,9 +184,6 @@ class PolicyModelViewSet(SlugViewSet):
         "versions": Permission.READ,
         "try_it": Permission.MODELS,
     }
-
-    def save(self, row: PolicyModel, api_key: str | None) -> PolicyModel:
-        return save_policy_model(policy_model=row, api_key=api_key, user=self.user)
 
     @operation(
         "get",

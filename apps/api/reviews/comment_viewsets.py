@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import FlagFilter, IdFilter
 from apps.reviews.comments.commenting import add_comment, resolve_comment
@@ -45,6 +45,7 @@ class CommentFilter(django_filters.FilterSet):
 
 
 class CommentViewSet(CreateModelMixin, RowViewSet):
+    noun = "comment"
     queryset = Comment.objects.select_related("author", "resolved_by")
     serializer_class = CommentSerializer
     filterset_class = CommentFilter
@@ -59,10 +60,9 @@ class CommentViewSet(CreateModelMixin, RowViewSet):
     def perform_create(self, serializer: serializers.BaseSerializer[Comment]) -> None:
         serializer.instance = add_comment(**serializer.validated_data, author=self.user)
 
-    @operation(responses=CommentSerializer)
-    def resolve(self, request: Request, pk: str) -> Response:
-        """Resolve the thread of this comment. Returns the first comment of the thread."""
-        return Response(CommentSerializer(resolve_comment(comment=self.get_object(), user=self.user)).data)
+    resolve = row_action(
+        "resolve", resolve_comment, "Resolve the thread of this comment. Returns the first comment of the thread."
+    )
 
     @operation(responses=CommentSerializer)
     def reopen(self, request: Request, pk: str) -> Response:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, TableViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, TableViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
 from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
@@ -42,6 +42,7 @@ class FlagFilterSet(django_filters.FilterSet):
 
 
 class FlagViewSet(CreateModelMixin, RowViewSet):
+    noun = "flag"
     queryset = Flag.objects.select_related("author")
     serializer_class = FlagSerializer
     filterset_class = FlagFilterSet
@@ -56,10 +57,9 @@ class FlagViewSet(CreateModelMixin, RowViewSet):
         """Flag a rollout or one of its steps. Each of your flags is stored once."""
         serializer.instance = raise_flag(**serializer.validated_data, author=self.user)
 
-    @operation(responses=FlagSerializer)
-    def withdraw(self, request: Request, pk: str) -> Response:
-        """Withdraw your own flag, or any flag if you manage queues. It stays as history."""
-        return Response(FlagSerializer(withdraw_flag(flag=self.get_object(), user=self.user)).data)
+    withdraw = row_action(
+        "withdraw", withdraw_flag, "Withdraw your own flag, or any flag if you manage queues. It stays as history."
+    )
 
 
 class RewardOverrideSerializer(DeclaredFields, serializers.ModelSerializer[RewardOverride]):

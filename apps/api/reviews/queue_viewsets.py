@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from apps.accounts.keyset_reading import one_by_one
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action, row_deletion
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
 from apps.api.framework.query_filters import (
     FlagFilter,
@@ -78,6 +78,7 @@ class QueueItemFilter(django_filters.FilterSet):
 
 
 class QueueViewSet(DestroyModelMixin, RowViewSet):
+    noun = "queue"
     queryset = Queue.objects.select_related("rubric")
     serializer_class = QueueSerializer
     filterset_class = QueueFilter
@@ -142,14 +143,8 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
         queue = change_queue(queue=queue, changes=changes, reviewers=reviewers, user=self.user)
         return self._answer(queue)
 
-    def perform_destroy(self, instance: Queue) -> None:
-        """Delete a queue without submitted reviews. Otherwise close it."""
-        delete_queue(queue=instance, user=self.user)
-
-    @operation(responses=QueueSerializer)
-    def close(self, request: Request, pk: str) -> Response:
-        """Close the queue: no more items are assigned."""
-        return self._answer(close_queue(queue=self.get_object(), user=self.user))
+    perform_destroy = row_deletion(delete_queue, "Delete a queue without submitted reviews. Otherwise close it.")
+    close = row_action("close", close_queue, "Close the queue: no more items are assigned.")
 
     @operation(responses=QueueSerializer)
     def open(self, request: Request, pk: str) -> Response:

@@ -1,12 +1,11 @@
 """Rubrics: what reviewers score."""
 
-from typing import Any
-
 from rest_framework import serializers
 from rest_framework.mixins import DestroyModelMixin
 
+from apps.accounts.models import User
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import SlugViewSet
+from apps.api.framework.base_viewsets import SlugViewSet, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.reviews.models import Rubric
 from apps.reviews.reviews.rubric_changes import delete_rubric, save_rubric
@@ -25,6 +24,7 @@ class RubricSerializer(DeclaredFields, serializers.ModelSerializer[Rubric]):
 
 
 class RubricViewSet(DestroyModelMixin, SlugViewSet):
+    noun = "rubric"
     queryset = Rubric.objects.all()
     serializer_class = RubricSerializer
     permissions = {
@@ -36,9 +36,8 @@ class RubricViewSet(DestroyModelMixin, SlugViewSet):
         "destroy": Permission.LEAD,
     }
 
-    def save(self, row: Rubric, api_key: str | None) -> Rubric:
-        row.created_by = row.created_by if row.pk else self.user
-        return save_rubric(rubric=row, user=self.user)
+    def save_row(self, *, rubric: Rubric, user: User) -> Rubric:
+        rubric.created_by = rubric.created_by if rubric.pk else user
+        return save_rubric(rubric=rubric, user=user)
 
-    def perform_destroy(self, instance: Any) -> None:
-        delete_rubric(rubric=instance, user=self.user)
+    perform_destroy = row_deletion(delete_rubric, "")

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.export_viewsets import ExportSerializer
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 from apps.api.pairs.pair_serializers import PairSerializer
@@ -78,6 +78,7 @@ class RecheckFilter(django_filters.FilterSet):
 
 
 class RecheckViewSet(RowViewSet):
+    noun = "recheck"
     queryset = Recheck.objects.select_related("collection").prefetch_related("reverifications")
     serializer_class = RecheckSerializer
     filterset_class = RecheckFilter
@@ -132,12 +133,5 @@ class RecheckViewSet(RowViewSet):
         """
         return Response(RecheckSerializer(apply_recheck(recheck=self.get_object(), user=self.user)).data)
 
-    @operation(responses=RecheckSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel a recheck. Changes that are already written stay."""
-        return Response(RecheckSerializer(cancel_recheck(recheck=self.get_object(), user=self.user)).data)
-
-    @operation(responses=RecheckSerializer)
-    def resume(self, request: Request, pk: str) -> Response:
-        """Continue a cancelled or failed recheck where it stopped."""
-        return Response(RecheckSerializer(resume_recheck(recheck=self.get_object(), user=self.user)).data)
+    cancel = row_action("cancel", cancel_recheck, "Cancel a recheck. Changes that are already written stay.")
+    resume = row_action("resume", resume_recheck, "Continue a cancelled or failed recheck where it stopped.")

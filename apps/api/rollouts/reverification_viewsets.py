@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.collections.figure_serializers import HistogramBinSerializer
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 from apps.api.framework.record_serializers import record_serializer
@@ -94,6 +94,7 @@ class ReverificationFilter(django_filters.FilterSet):
 
 
 class ReverificationViewSet(RowViewSet):
+    noun = "reverification"
     queryset = Reverification.objects.select_related("collection")
     serializer_class = ReverificationSerializer
     filterset_class = ReverificationFilter
@@ -127,14 +128,9 @@ class ReverificationViewSet(RowViewSet):
         """List old and new reward of every rollout, changed or not."""
         return self.answer_page(ReverifiedRewardSerializer, self.get_object().rewards.all())
 
-    @operation(responses=ReverificationSerializer)
-    def apply(self, request: Request, pk: str) -> Response:
-        """Write the new rewards to the rollouts, in the background. Rollouts that changed meanwhile are skipped."""
-        applied = apply_reverification(reverification=self.get_object(), user=self.user)
-        return Response(ReverificationSerializer(applied).data)
-
-    @operation(responses=ReverificationSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel a reverification that is not applied yet."""
-        cancelled = cancel_reverification(reverification=self.get_object(), user=self.user)
-        return Response(ReverificationSerializer(cancelled).data)
+    apply = row_action(
+        "apply",
+        apply_reverification,
+        "Write the new rewards to the rollouts, in the background. Rollouts that changed meanwhile are skipped.",
+    )
+    cancel = row_action("cancel", cancel_reverification, "Cancel a reverification that is not applied yet.")

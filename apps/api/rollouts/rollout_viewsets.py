@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.deletion_viewsets import CollectionDeletionSerializer, answer_deletion
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.pagination import KeysetPagination
 from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import FlagFilter, IdFilter, IntegerParameter
@@ -191,6 +191,7 @@ _UNINDEXED = (
 
 
 class RolloutViewSet(StepActions, RowViewSet):
+    noun = "rollout"
     queryset = Rollout.objects.prefetch_related(
         Prefetch("collection", Collection.objects.select_related("policy_model").defer("snapshot", "prompt_template"))
     )
@@ -231,10 +232,9 @@ class RolloutViewSet(StepActions, RowViewSet):
         deletion = queue_rollout_deletion(collection=rollout.collection, chosen={"ids": [rollout.pk]}, user=self.user)
         return answer_deletion(deletion)
 
-    @operation(responses=RolloutSerializer)
-    def resolve_flag(self, request: Request, pk: str) -> Response:
-        """Resolve the credential flag: exports include the rollout again."""
-        return Response(RolloutSerializer(resolve_flag(rollout=self.get_object(), user=self.user)).data)
+    resolve_flag = row_action(
+        "resolve_flag", resolve_flag, "Resolve the credential flag: exports include the rollout again."
+    )
 
     @operation(
         "get",

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 from apps.api.framework.record_serializers import make_serializer
@@ -106,6 +106,7 @@ class ScanAnswerFilter(django_filters.FilterSet):
 
 
 class ScanViewSet(RowViewSet):
+    noun = "scan"
     queryset = Scan.objects.select_related("judge_model")
     serializer_class = ScanSerializer
     filterset_class = ScanFilter
@@ -133,10 +134,7 @@ class ScanViewSet(RowViewSet):
         scan = create_scan(ScanSpec(**self.read_body(ScanSpecSerializer)), user=self.user)
         return Response(ScanSerializer(scan).data, status=HTTPStatus.CREATED)
 
-    @operation(responses=ScanSerializer)
-    def start(self, request: Request, pk: str) -> Response:
-        """Fix the rollouts of a scan and start asking the judge. A worker does it."""
-        return Response(ScanSerializer(start_scan(scan=self.get_object(), user=self.user)).data)
+    start = row_action("start", start_scan, "Fix the rollouts of a scan and start asking the judge. A worker does it.")
 
     @operation(request=ResumeSerializer, responses=ScanSerializer)
     def resume(self, request: Request, pk: str) -> Response:
@@ -144,10 +142,7 @@ class ScanViewSet(RowViewSet):
         budget = self.read_body(ResumeSerializer).get("budget")
         return Response(ScanSerializer(resume_scan(scan=self.get_object(), budget=budget, user=self.user)).data)
 
-    @operation(responses=ScanSerializer)
-    def cancel(self, request: Request, pk: str) -> Response:
-        """End a scan that is not completed. Its answers are kept."""
-        return Response(ScanSerializer(cancel_scan(scan=self.get_object(), user=self.user)).data)
+    cancel = row_action("cancel", cancel_scan, "End a scan that is not completed. Its answers are kept.")
 
     @operation("get", filterset_class=ScanAnswerFilter, responses=ScanAnswerSerializer(many=True))
     def answers(self, request: Request, pk: str) -> Response:
