@@ -63,9 +63,6 @@ class AgentViewSet(SlugViewSet):
     serializer_class = AgentSerializer
     filterset_class = AgentFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.CONFIGURE,
-        "update": Permission.CONFIGURE,
-        "partial_update": Permission.CONFIGURE,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "update", "partial_update"], Permission.CONFIGURE),
     }

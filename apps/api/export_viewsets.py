@@ -204,17 +204,11 @@ class ExportViewSet(DestroyModelMixin, RowViewSet):
     serializer_class = ExportSerializer
     filterset_class = ExportFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.EXPORT,
-        "formats": Permission.READ,
-        "preview": Permission.EXPORT,
-        "download": Permission.EXPORT,
-        "file": Permission.EXPORT,
-        "manifest": Permission.EXPORT,
-        "check_template": Permission.EXPORT,
-        "cancel": Permission.EXPORT,
-        "destroy": Permission.EXPORT,
+        **dict.fromkeys(["list", "retrieve", "formats"], Permission.READ),
+        **dict.fromkeys(
+            ["create", "preview", "download", "file", "manifest", "check_template", "cancel", "destroy"],
+            Permission.EXPORT,
+        ),
     }
 
     problems = {"download": {409, 410, 416}, "file": {409, 410, 416}}

@@ -46,12 +46,8 @@ class TrackerViewSet(DestroyModelMixin, SavedRowViewSet, RowViewSet):
     queryset = Tracker.objects.all()
     serializer_class = TrackerSerializer
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.CONFIGURE,
-        "update": Permission.CONFIGURE,
-        "partial_update": Permission.CONFIGURE,
-        "destroy": Permission.CONFIGURE,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "update", "partial_update", "destroy"], Permission.CONFIGURE),
     }
 
     perform_destroy = row_deletion(
@@ -100,12 +96,8 @@ class TrackedRunViewSet(DestroyModelMixin, RowViewSet):
     serializer_class = TrackedRunSerializer
     filterset_class = TrackedRunFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.EXPORT,
-        "stop": Permission.EXPORT,
-        "resend": Permission.EXPORT,
-        "destroy": Permission.EXPORT,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "stop", "resend", "destroy"], Permission.EXPORT),
     }
 
     @extend_schema(request=TrackingSerializer, responses={201: TrackedRunSerializer})

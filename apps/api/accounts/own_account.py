@@ -97,12 +97,7 @@ class ApiKeyViewSet(RowViewSet):
     serializer_class = ApiKeySerializer
     # The response contains the key, which must not be stored.
     without_idempotency = frozenset({"create"})
-    permissions = {
-        "list": Permission.OWN_ACCOUNT,
-        "retrieve": Permission.OWN_ACCOUNT,
-        "create": Permission.OWN_ACCOUNT,
-        "destroy": Permission.OWN_ACCOUNT,
-    }
+    permissions = dict.fromkeys(["list", "retrieve", "create", "destroy"], Permission.OWN_ACCOUNT)
 
     def get_queryset(self) -> QuerySet[ApiKey]:
         return ApiKey.objects.filter(user=self.user) if self.request.user.is_authenticated else self.queryset

@@ -41,13 +41,7 @@ class RedactionPatternViewSet(DestroyModelMixin, CreateModelMixin, RowViewSet):
     queryset = RedactionPattern.objects.all()
     serializer_class = RedactionPatternSerializer
     filterset_class = RedactionPatternFilter
-    permissions = {
-        "list": Permission.CONFIGURE,
-        "retrieve": Permission.CONFIGURE,
-        "create": Permission.CONFIGURE,
-        "destroy": Permission.CONFIGURE,
-        "attempt": Permission.CONFIGURE,
-    }
+    permissions = dict.fromkeys(["list", "retrieve", "create", "destroy", "attempt"], Permission.CONFIGURE)
 
     def perform_create(self, serializer: serializers.BaseSerializer[RedactionPattern]) -> None:
         serializer.instance = save_pattern(pattern=RedactionPattern(**serializer.validated_data), user=self.user)

@@ -77,11 +77,8 @@ class SavedViewViewSet(DestroyModelMixin, RowViewSet):
     queryset = SavedView.objects.none()
     serializer_class = SavedViewSerializer
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.VIEWS,
-        "partial_update": Permission.VIEWS,
-        "destroy": Permission.VIEWS,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "partial_update", "destroy"], Permission.VIEWS),
     }
 
     def get_queryset(self) -> QuerySet[SavedView]:

@@ -105,12 +105,7 @@ class AttemptViewSet(TableViewSet):
 
     queryset = Rollout.objects.all()
     serializer_class = AttemptOfferSerializer
-    permissions = {
-        "create": Permission.COLLECT,
-        "finish": Permission.COLLECT,
-        "fail": Permission.COLLECT,
-        "extend": Permission.COLLECT,
-    }
+    permissions = dict.fromkeys(["create", "finish", "fail", "extend"], Permission.COLLECT)
     replayed = frozenset({"create"})
 
     @extend_schema(

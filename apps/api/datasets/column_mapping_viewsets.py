@@ -34,12 +34,8 @@ class ColumnMappingViewSet(SlugViewSet, DestroyModelMixin):
     queryset = ColumnMapping.objects.all()
     serializer_class = ColumnMappingSerializer
     permissions = {
-        "list": Permission.READ_TASKS,
-        "retrieve": Permission.READ_TASKS,
-        "create": Permission.UPLOAD,
-        "update": Permission.UPLOAD,
-        "partial_update": Permission.UPLOAD,
-        "destroy": Permission.UPLOAD,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ_TASKS),
+        **dict.fromkeys(["create", "update", "partial_update", "destroy"], Permission.UPLOAD),
     }
 
     perform_destroy = row_deletion(

@@ -139,22 +139,14 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     lookup_field = "slug"
     lookup_value_regex = SLUG
     permissions = {
-        "list": Permission.READ_TASKS,
-        "retrieve": Permission.READ_TASKS,
-        "create": Permission.UPLOAD,
-        "uploads": Permission.READ_TASKS,
-        "upload": Permission.UPLOAD,
-        "upload_in_parts": Permission.UPLOAD,
-        "partial_update": Permission.UPLOAD,
-        "destroy": Permission.UPLOAD,
-        "versions": Permission.READ_TASKS,
-        "version": Permission.READ_TASKS,
-        "delete_version": Permission.UPLOAD,
-        "metrics": Permission.READ_TASKS,
-        "check_gold": Permission.UPLOAD,
-        "changes": Permission.READ_TASKS,
-        "changed_tasks": Permission.READ_TASKS,
-        "rows": Permission.READ_TASKS,
+        **dict.fromkeys(
+            ["list", "retrieve", "uploads", "versions", "version", "metrics", "changes", "changed_tasks", "rows"],
+            Permission.READ_TASKS,
+        ),
+        **dict.fromkeys(
+            ["create", "upload", "upload_in_parts", "partial_update", "destroy", "delete_version", "check_gold"],
+            Permission.UPLOAD,
+        ),
     }
     query_parameters = {"upload": UPLOAD_OPTIONS}
     page_actions = frozenset({"list", "uploads", "versions", "changed_tasks"})

@@ -45,13 +45,8 @@ class SuiteViewSet(DestroyModelMixin, SlugViewSet):
     queryset = Suite.objects.with_datasets()
     serializer_class = SuiteSerializer
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.COLLECT,
-        "update": Permission.COLLECT,
-        "partial_update": Permission.COLLECT,
-        "destroy": Permission.COLLECT,
-        "collect": Permission.COLLECT,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "update", "partial_update", "destroy", "collect"], Permission.COLLECT),
     }
     # Plans store their key.
     own_idempotency = frozenset({"collect"})

@@ -164,15 +164,8 @@ class UploadViewSet(DestroyModelMixin, RowViewSet):
     serializer_class = UploadSerializer
     filterset_class = UploadFilter
     permissions = {
-        "list": Permission.READ_TASKS,
-        "retrieve": Permission.READ_TASKS,
-        "parts": Permission.UPLOAD,
-        "finish": Permission.UPLOAD,
-        "check": Permission.UPLOAD,
-        "commit": Permission.UPLOAD,
-        "preview": Permission.READ_TASKS,
-        "rejected": Permission.READ_TASKS,
-        "destroy": Permission.UPLOAD,
+        **dict.fromkeys(["list", "retrieve", "preview", "rejected"], Permission.READ_TASKS),
+        **dict.fromkeys(["parts", "finish", "check", "commit", "destroy"], Permission.UPLOAD),
     }
     problems = {
         "finish": {413},

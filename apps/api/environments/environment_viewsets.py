@@ -111,14 +111,8 @@ class EnvironmentViewSet(SlugViewSet):
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.CONFIGURE,
-        "update": Permission.CONFIGURE,
-        "partial_update": Permission.CONFIGURE,
-        "check": Permission.CONFIGURE,
-        "try_it": Permission.CONFIGURE,
-        "run_cases": Permission.CONFIGURE,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "update", "partial_update", "check", "try_it", "run_cases"], Permission.CONFIGURE),
     }
 
     @operation(responses=EnvironmentSerializer)

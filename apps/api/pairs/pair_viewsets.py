@@ -72,13 +72,8 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
     serializer_class = PairSetSerializer
     filterset_class = PairSetFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.PAIR,
-        "count": Permission.PAIR,
-        "cancel": Permission.PAIR,
-        "destroy": Permission.PAIR,
-        "changes": Permission.READ,
+        **dict.fromkeys(["list", "retrieve", "changes"], Permission.READ),
+        **dict.fromkeys(["create", "count", "cancel", "destroy"], Permission.PAIR),
         "ask": Permission.LEAD,
     }
     problems = {"changes": {409}}
@@ -133,12 +128,8 @@ class PairViewSet(RowViewSet):
     filterset_class = PairFilter
     ordering = "id"
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "decide": Permission.PAIR,
-        "decide_many": Permission.PAIR,
-        "decisions": Permission.READ,
-        "reviews": Permission.READ,
+        **dict.fromkeys(["list", "retrieve", "decisions", "reviews"], Permission.READ),
+        **dict.fromkeys(["decide", "decide_many"], Permission.PAIR),
     }
     page_actions = frozenset({"list", "decisions"})
 

@@ -174,15 +174,8 @@ class PolicyModelViewSet(SlugViewSet):
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.MODELS,
-        "update": Permission.MODELS,
-        "partial_update": Permission.MODELS,
-        "check": Permission.MODELS,
-        "check_logprobs": Permission.MODELS,
-        "versions": Permission.READ,
-        "try_it": Permission.MODELS,
+        **dict.fromkeys(["list", "retrieve", "versions"], Permission.READ),
+        **dict.fromkeys(["create", "update", "partial_update", "check", "check_logprobs", "try_it"], Permission.MODELS),
     }
 
     @operation(

@@ -50,11 +50,8 @@ class CommentViewSet(CreateModelMixin, RowViewSet):
     serializer_class = CommentSerializer
     filterset_class = CommentFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.COMMENT,
-        "resolve": Permission.COMMENT,
-        "reopen": Permission.COMMENT,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "resolve", "reopen"], Permission.COMMENT),
     }
 
     def perform_create(self, serializer: serializers.BaseSerializer[Comment]) -> None:

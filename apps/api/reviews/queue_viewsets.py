@@ -83,18 +83,10 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
     serializer_class = QueueSerializer
     filterset_class = QueueFilter
     permissions = {
-        "list": Permission.READ_QUEUES,
-        "retrieve": Permission.READ_QUEUES,
-        "waiting": Permission.REVIEW,
-        "claim": Permission.REVIEW,
-        "undo": Permission.REVIEW,
-        "create": Permission.LEAD,
-        "partial_update": Permission.LEAD,
-        "destroy": Permission.LEAD,
-        "close": Permission.LEAD,
-        "open": Permission.LEAD,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ_QUEUES),
+        **dict.fromkeys(["waiting", "claim", "undo"], Permission.REVIEW),
+        **dict.fromkeys(["create", "partial_update", "destroy", "close", "open", "export"], Permission.LEAD),
         "figures": Permission.READ,
-        "export": Permission.LEAD,
     }
 
     def get_queryset(self) -> QuerySet[Queue]:

@@ -67,12 +67,9 @@ class ReviewViewSet(RowViewSet):
     serializer_class = ReviewSerializer
     filterset_class = ReviewFilter
     permissions = {
-        "list": Permission.READ_QUEUES,
-        "retrieve": Permission.READ_QUEUES,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ_QUEUES),
         "create": Permission.COMMENT,
-        "renew": Permission.REVIEW,
-        "submit": Permission.REVIEW,
-        "skip": Permission.REVIEW,
+        **dict.fromkeys(["renew", "submit", "skip"], Permission.REVIEW),
         "export": Permission.LEAD,
     }
 

@@ -28,12 +28,8 @@ class RubricViewSet(DestroyModelMixin, SlugViewSet):
     queryset = Rubric.objects.all()
     serializer_class = RubricSerializer
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "create": Permission.LEAD,
-        "update": Permission.LEAD,
-        "partial_update": Permission.LEAD,
-        "destroy": Permission.LEAD,
+        **dict.fromkeys(["list", "retrieve"], Permission.READ),
+        **dict.fromkeys(["create", "update", "partial_update", "destroy"], Permission.LEAD),
     }
 
     def save_row(self, *, rubric: Rubric, user: User) -> Rubric:

@@ -100,13 +100,8 @@ class ReverificationViewSet(RowViewSet):
     filterset_class = ReverificationFilter
     page_actions = frozenset({"list", "rewards"})
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "comparison": Permission.READ,
-        "rewards": Permission.READ,
-        "create": Permission.COLLECT,
-        "apply": Permission.COLLECT,
-        "cancel": Permission.COLLECT,
+        **dict.fromkeys(["list", "retrieve", "comparison", "rewards"], Permission.READ),
+        **dict.fromkeys(["create", "apply", "cancel"], Permission.COLLECT),
     }
 
     @extend_schema(request=WishSerializer, responses={201: ReverificationSerializer})

@@ -198,13 +198,7 @@ class RolloutViewSet(StepActions, RowViewSet):
     serializer_class = RolloutSerializer
     filterset_class = RolloutFilter
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "trace": Permission.READ,
-        "steps": Permission.READ,
-        "side_by_side": Permission.READ,
-        "tokens": Permission.READ,
-        "attempts": Permission.READ,
+        **dict.fromkeys(["list", "retrieve", "trace", "steps", "side_by_side", "tokens", "attempts"], Permission.READ),
         "resolve_flag": Permission.EXPORT,
         "destroy": Permission.COLLECT,
     }

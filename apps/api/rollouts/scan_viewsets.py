@@ -112,15 +112,8 @@ class ScanViewSet(RowViewSet):
     filterset_class = ScanFilter
     page_actions = frozenset({"list", "answers"})
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
-        "answers": Permission.READ,
-        "accuracy": Permission.READ,
-        "estimate": Permission.COLLECT,
-        "create": Permission.COLLECT,
-        "start": Permission.COLLECT,
-        "resume": Permission.COLLECT,
-        "cancel": Permission.COLLECT,
+        **dict.fromkeys(["list", "retrieve", "answers", "accuracy"], Permission.READ),
+        **dict.fromkeys(["estimate", "create", "start", "resume", "cancel"], Permission.COLLECT),
     }
 
     @operation(detail=False, request=ScanSpecSerializer, responses=ScanEstimateSerializer)
