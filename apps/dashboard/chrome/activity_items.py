@@ -1,7 +1,7 @@
 """Background work and alerts for the header of every page, with one query."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ _PAGES = {
     "breaker of environment": "environment_detail",
     "worker": "worker_list",
 }
+_NONE = Value(0)
 _WORDS = {"verification": "reverification", "deletion of a collection": "deletion"}
 
 
@@ -107,72 +108,37 @@ def _statement(vendor: str) -> tuple[str, tuple[Any, ...]]:
 
 def _tasks() -> Iterable[QuerySet[Any, Any]]:
     """Return the unfinished background jobs, one query per kind (see WORKER_BACKGROUND_JOBS in the settings)."""
-    yield _rows(
-        Upload.objects.filter(state__in=[Upload.State.QUEUED, Upload.State.LOADING]),
-        "task",
-        "upload",
-        name=F("dataset__name"),
-        says=F("state"),
-        done=F("read_bytes"),
-        whole=F("received_bytes"),
-    )
-    yield _rows(
-        Export.objects.filter(state__in=[Export.State.QUEUED, Export.State.WRITING]),
-        "task",
-        "export",
-        name=F("collection__name"),
-        says=F("state"),
-    )
-    yield _rows(
-        TraceSend.objects.filter(state__in=[TraceSend.State.QUEUED, TraceSend.State.SENDING]),
-        "task",
-        "trace send",
-        ref=F("export_id"),
-        name=F("destination__name"),
-        says=F("state"),
-        done=F("sent"),
-        whole=F("total"),
-    )
-    yield _rows(
-        PairSet.objects.filter(state__in=[PairSet.State.QUEUED, PairSet.State.MAKING]),
-        "task",
-        "pair set",
-        name=F("name"),
-        says=F("state"),
-        done=F("considered"),
-        whole=F("total"),
-    )
-    going = [Reverification.State.QUEUED, Reverification.State.VERIFYING, Reverification.State.APPLYING]
-    yield _rows(
-        Reverification.objects.filter(state__in=going),
-        "task",
-        "verification",
-        name=F("collection__name"),
-        says=F("state"),
-        done=F("verified") + F("failed"),
-        whole=F("total"),
-    )
-    yield _rows(
-        Recheck.objects.filter(state__in=[Recheck.State.QUEUED, Recheck.State.RUNNING]),
-        "task",
-        "recheck",
-        name=F("collection__name"),
-        says=F("state"),
-        done=F("checked") + F("applied") + F("skipped"),
-        whole=F("total") + F("outcomes") + F("untrainable") + F("counts"),
-    )
-    yield _rows(
-        Scan.objects.filter(state=Scan.State.RUNNING),
-        "task",
-        "scan",
-        name=F("name"),
-        says=F("state"),
-        done=F("answered") + F("failed"),
-        whole=F("total"),
-    )
+    loaded = ("read_bytes", "received_bytes")
+    yield _jobs(Upload, "upload", [Upload.State.QUEUED, Upload.State.LOADING], "dataset__name", loaded)
+    yield _jobs(Export, "export", [Export.State.QUEUED, Export.State.WRITING], "collection__name")
+    sending = [TraceSend.State.QUEUED, TraceSend.State.SENDING]
+    yield _jobs(TraceSend, "trace send", sending, "destination__name", ("sent", "total"), ref="export_id")
+    yield _jobs(PairSet, "pair set", [PairSet.State.QUEUED, PairSet.State.MAKING], "name", ("considered", "total"))
+    verifying = [Reverification.State.QUEUED, Reverification.State.VERIFYING, Reverification.State.APPLYING]
+    verified = (F("verified") + F("failed"), "total")
+    yield _jobs(Reverification, "verification", verifying, "collection__name", verified)
+    checking = [Recheck.State.QUEUED, Recheck.State.RUNNING]
+    to_check = F("total") + F("outcomes") + F("untrainable") + F("counts")
+    checked = (F("checked") + F("applied") + F("skipped"), to_check)
+    yield _jobs(Recheck, "recheck", checking, "collection__name", checked)
+    yield _jobs(Scan, "scan", [Scan.State.RUNNING], "name", (F("answered") + F("failed"), "total"))
     for model, what in ((Deletion, "deletion"), (CollectionDeletion, "deletion of a collection")):
-        rows: QuerySet[Any] = model._default_manager.filter(state__in=["queued", "deleting"])
-        yield _rows(rows, "task", what, name=F("name"), says=F("state"), done=F("deleted"), whole=F("total"))
+        yield _jobs(model, what, ["queued", "deleting"], "name", ("deleted", "total"))
+
+
+def _jobs(
+    model: Any,
+    what: str,
+    states: Sequence[str],
+    name: str,
+    progress: tuple[Any, Any] = (_NONE, _NONE),
+    *,
+    ref: str = "pk",
+) -> QuerySet[Any, Any]:
+    """Return the jobs in these states. `progress` has the finished and all parts of a job."""
+    done, whole = progress
+    rows = model.objects.filter(state__in=states)
+    return _rows(rows, "task", what, ref=ref, name=name, says="state", done=done, whole=whole)
 
 
 def _alerts() -> Iterable[QuerySet[Any, Any]]:
@@ -182,25 +148,25 @@ def _alerts() -> Iterable[QuerySet[Any, Any]]:
             shut.filter(**{f"{endpoint}__isnull": False}),
             "alert",
             f"breaker of {what}",
-            ref=F(f"{endpoint}__slug"),
-            name=F(f"{endpoint}__name"),
-            says=F("message"),
+            ref=f"{endpoint}__slug",
+            name=f"{endpoint}__name",
+            says="message",
         )
     unwell: list[tuple[QuerySet[Any], str]] = [
         (PolicyModel.objects.filter(health=Health.UNHEALTHY), "policy model"),
         (Environment.objects.filter(health=Health.UNHEALTHY), "environment"),
     ]
     for rows, what in unwell:
-        yield _rows(rows, "alert", what, ref=F("slug"), name=F("name"), says=F("health_message"))
+        yield _rows(rows, "alert", what, ref="slug", name="name", says="health_message")
     paused = Collection.objects.listed().filter(state=Collection.State.PAUSED, pause_reason__in=list(RAISE))
-    yield _rows(paused, "alert", "paused collection", name=F("name"), says=F("pause_reason"))
+    yield _rows(paused, "alert", "paused collection", name="name", says="pause_reason")
     stuck = Worker.objects.filter(state__in=STATES_WITH_LEASE).exclude(trouble="")
-    yield _rows(stuck, "alert", "worker", name=F("host"), says=F("trouble"))
+    yield _rows(stuck, "alert", "worker", name="host", says="trouble")
 
 
 def _rows(rows: QuerySet[Any], group: str, what: str, **columns: Any) -> QuerySet[Any, Any]:
     """Return the same columns and types for each table: (id or slug, group, kind, name, state or message, …)."""
-    given = {"ref": F("pk"), "done": Value(0), "whole": Value(0), **columns}
+    given = {"ref": "pk", "done": _NONE, "whole": _NONE, **columns}
     text, whole = CharField(max_length=500), BigIntegerField()
     casts: dict[str, Any] = {f"u_{name}": Cast(given[name], text) for name in ("ref", "name", "says")}
     casts["u_name"] = Coalesce(casts["u_name"], Value("", output_field=text))

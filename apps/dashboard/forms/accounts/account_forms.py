@@ -9,38 +9,22 @@ from django.utils import timezone
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import useful_scopes
+from apps.dashboard.forms.accounts.sign_in_forms import password_field
 
 
 class SignInForm(forms.Form):
     username = forms.CharField(
         label="User name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "username", "autofocus": True})
     )
-    password = forms.CharField(
-        strip=False, max_length=1000, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
-    )
+    password = password_field("Password", "current-password")
 
 
 class PasswordForm(forms.Form):
-    current = forms.CharField(
-        label="Current password",
-        strip=False,
-        max_length=1000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    current = password_field("Current password", "current-password")
+    password = password_field(
+        "New password", "new-password", help_text="At least 10 characters. A passphrase works well."
     )
-    password = forms.CharField(
-        label="New password",
-        strip=False,
-        max_length=1000,
-        help_text="At least 10 characters. A passphrase works well.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
-    again = forms.CharField(
-        label="Repeat new password",
-        strip=False,
-        max_length=1000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
-
+    again = password_field("Repeat new password", "new-password")
     revoke_keys = forms.BooleanField(
         required=False, initial=True, help_text="Programs that use a revoked key stop working."
     )

@@ -12,7 +12,7 @@ from apps.accounts.models import Role, User
 _LONGEST_CODE = 64
 
 
-def _password_field(label: str, autocomplete: str, **options: Any) -> forms.CharField:
+def password_field(label: str, autocomplete: str, **options: Any) -> forms.CharField:
     widget = forms.PasswordInput(attrs={"autocomplete": autocomplete})
     return forms.CharField(label=label, strip=False, max_length=1000, widget=widget, **options)
 
@@ -34,8 +34,8 @@ class AcceptForm(forms.Form):
         max_length=150,
         widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "autofocus": True}),
     )
-    password = _password_field("Password", "new-password", help_text="At least 10 characters. A passphrase works well.")
-    again = _password_field("Repeat password", "new-password")
+    password = password_field("Password", "new-password", help_text="At least 10 characters. A passphrase works well.")
+    again = password_field("Repeat password", "new-password")
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
@@ -71,4 +71,4 @@ class AppCodeForm(CodeForm):
 class CurrentPasswordForm(forms.Form):
     """Confirms a change of the sign-in, so that an open browser alone does not allow it."""
 
-    password = _password_field("Current password", "current-password")
+    password = password_field("Current password", "current-password")
