@@ -1,10 +1,9 @@
 """Tools that read collections: figures, comparisons, changed tasks and failures."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import DEFAULT_ROWS, LIMIT, PAGE, Arguments, Tool, id_schema
+from apps.api.mcp_server.tool_declarations import LIMIT, PAGE, Arguments, Tool, id_schema, pick
 
 LIST = Operation("collection-list")
 SHOW = Operation("collection-detail", numbered=True)
@@ -41,22 +40,6 @@ _SHARE = ("label", "rollouts", "rewarded", "tasks", "mean_reward", "confidence",
 _MAX_TOOLS = 15
 
 
-def pick(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: given[name] for name in names if name in given}
-
-
-def list_rows(api: Api, operation: Operation, query: dict[str, Any], fields: str) -> dict[str, Any]:
-    """Return a page of a list of the API."""
-    page = api.call(operation, query={"limit": DEFAULT_ROWS, **query, "fields": fields})
-    return pick(page, ("results", "next_cursor", "unindexed"))
-
-
-def _list(api: Api, given: Arguments) -> dict[str, Any]:
-    return list_rows(
-        api, LIST, {**LIST_COLLECTIONS.operation_arguments(given), "limit": given.get("limit", DEFAULT_ROWS)}, _LISTED
-    )
-
-
 def _figures(api: Api, given: Arguments) -> dict[str, Any]:
     collection = given["collection"]
     reply: dict[str, Any] = {"collection": pick(api.call(SHOW, collection), _SHOWN)}
@@ -77,24 +60,19 @@ def _compare(api: Api, given: Arguments) -> dict[str, Any]:
 
 
 def _changes(api: Api, given: Arguments) -> dict[str, Any]:
-    query = {**TASK_CHANGES.operation_arguments(given), "limit": given.get("limit", DEFAULT_ROWS)}
-    return _next_page(api.call(CHANGES, given["collection"], query=query))
+    return _next_page(api.call(CHANGES, given["collection"], query=TASK_CHANGES.operation_arguments(given)))
 
 
 def _failures(api: Api, given: Arguments) -> dict[str, Any]:
     offset = _read_place(given)
-    query = {**LIST_FAILURES.operation_arguments(given), "limit": given.get("limit", 5), "offset": offset}
+    query = {**LIST_FAILURES.operation_arguments(given), "offset": offset}
     found = api.call(FAILURES, given["collection"], query=query)
     place = found.pop("next_offset")
     return {**found, "next_cursor": place and str(place)}
 
 
 def _profiles(api: Api, given: Arguments) -> dict[str, Any]:
-    query = {
-        **LIST_TASK_RESULTS.operation_arguments(given),
-        "limit": given.get("limit", DEFAULT_ROWS),
-        "after": _read_place(given),
-    }
+    query = {**LIST_TASK_RESULTS.operation_arguments(given), "after": _read_place(given)}
     return _next_page(api.call(PROFILE, given["collection"], query=query))
 
 
@@ -116,15 +94,12 @@ LIST_COLLECTIONS = Tool(
     description="List collections, newest first. A collection runs an agent with a policy model on the tasks of a "
     "dataset. Start here to find ids.",
     operations=(LIST,),
-    mapped_arguments={
-        name: name
-        for name in (
-            *("q", "state", "dataset", "environment", "agent", "policy_model"),
-            *("archived", "ordering", "cursor"),
-        )
-    },
+    mapped_arguments=(
+        *("q", "state", "dataset", "environment", "agent", "policy_model"),
+        *("archived", "ordering", "cursor", "limit"),
+    ),
     own_arguments=PAGE,
-    run=_list,
+    listed=_LISTED,
 )
 COLLECTION_FIGURES = Tool(
     name="read_figures",
@@ -146,7 +121,7 @@ COMPARE_COLLECTIONS = Tool(
     "regressed tasks, and the settings that differ. Differences are `other` minus `collection`. For the tasks, call "
     "list_task_changes.",
     operations=(CONTRAST,),
-    mapped_arguments={"other": "with"},
+    renamed_arguments={"other": "with"},
     own_arguments={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}},
     required=("collection", "other"),
     run=_compare,
@@ -157,7 +132,8 @@ TASK_CHANGES = Tool(
     description="List the tasks that got worse (`regressed`, the default) or better between two collections, largest "
     "differences first. Each has two representative rollouts. To see why, pass them to compare_rollouts.",
     operations=(CHANGES,),
-    mapped_arguments={"other": "with", "which": "which", "cursor": "after"},
+    mapped_arguments=("which", "limit"),
+    renamed_arguments={"other": "with", "cursor": "after"},
     own_arguments={"collection": {**COLLECTION, "description": "Id of the first collection, the baseline."}, **PAGE},
     required=("collection", "other"),
     run=_changes,
@@ -168,7 +144,7 @@ LIST_FAILURES = Tool(
     description="Group the unsolved rollouts of a collection by cause, most frequent first, with example rollouts. The "
     "filter `q` of list_rollouts selects a group: `cause:NUMBER`.",
     operations=(FAILURES,),
-    mapped_arguments={"by": "by"},
+    mapped_arguments=("by", "limit"),
     own_arguments={"collection": COLLECTION, **PAGE, "limit": {**LIMIT, "maximum": 10, "default": 5}},
     required=("collection",),
     run=_failures,
@@ -179,7 +155,7 @@ LIST_TASK_RESULTS = Tool(
     description="List the tasks of a collection with the number of their rollouts, solved rollouts and rewards. "
     "`bucket` selects tasks that are never, sometimes or always solved.",
     operations=(PROFILE,),
-    mapped_arguments={"bucket": "bucket"},
+    mapped_arguments=("bucket", "limit"),
     own_arguments={"collection": COLLECTION, **PAGE},
     required=("collection",),
     run=_profiles,

@@ -6,9 +6,8 @@ from typing import Any
 
 import orjson
 
-from apps.api.mcp_server.collection_tools import list_rows, pick
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import CURSOR, DEFAULT_ROWS, PAGE, Arguments, Tool, id_schema
+from apps.api.mcp_server.tool_declarations import CURSOR, PAGE, Arguments, Tool, id_schema, pick
 from apps.api.mcp_server.untrusted_text import Whole
 from apps.gym.redaction.shortening import shorten
 from apps.policies.installation_redactor import fresh_redactor
@@ -36,12 +35,6 @@ _LISTED = (
     "id,collection,task,repeat,status,attempt,reward,components,stop_reason,masked,error_kind,error_message,turns,tool_calls,"
     "tool_errors,output_tokens,cost,duration,flagged"
 )
-
-
-def _list(api: Api, given: Arguments) -> dict[str, Any]:
-    return list_rows(
-        api, LIST, {**LIST_ROLLOUTS.operation_arguments(given), "limit": given.get("limit", DEFAULT_ROWS)}, _LISTED
-    )
 
 
 def _show(api: Api, given: Arguments) -> dict[str, Any]:
@@ -166,15 +159,12 @@ LIST_ROLLOUTS = Tool(
     "on the rollouts page, for example `reward:<0.5 stop:max_steps -flag:truncated tool:search tag:algebra "
     'text:"cannot find" cause:12`.',
     operations=(LIST,),
-    mapped_arguments={
-        name: name
-        for name in (
-            *("collection", "task", "status", "stop_reason", "error_kind", "flagged"),
-            *("reward_min", "reward_max", "q", "ordering", "cursor"),
-        )
-    },
+    mapped_arguments=(
+        *("collection", "task", "status", "stop_reason", "error_kind", "flagged"),
+        *("reward_min", "reward_max", "q", "ordering", "cursor", "limit"),
+    ),
     own_arguments=PAGE,
-    run=_list,
+    listed=_LISTED,
 )
 READ_ROLLOUT = Tool(
     name="read_rollout",
@@ -191,7 +181,7 @@ READ_TRACE = Tool(
     description="Read the trace of a rollout as steps: prompt, reasoning, replies, calls, results, errors and the "
     "verdict. A reply has about 12 KB; pass `next_cursor` as `cursor` for the next part. Long steps continue there.",
     operations=(STEPS,),
-    mapped_arguments={"attempt": "attempt"},
+    mapped_arguments=("attempt",),
     own_arguments={"rollout": ROLLOUT, "cursor": CURSOR},
     required=("rollout",),
     run=_trace,
@@ -202,7 +192,7 @@ COMPARE_ROLLOUTS = Tool(
     description="Compare the steps of two rollouts of one task side by side. The reply starts at the step where they "
     "diverge (`diverges_at`; null if all steps are the same). Long steps are cut; read_trace has them whole.",
     operations=(SIDE_BY_SIDE,),
-    mapped_arguments={"other": "with"},
+    renamed_arguments={"other": "with"},
     own_arguments={"rollout": {**ROLLOUT, "description": "Id of the first rollout."}, "cursor": CURSOR},
     required=("rollout", "other"),
     run=_compare,

@@ -4,7 +4,7 @@ A tool calls operations of the API. Its mapped arguments have the OpenAPI schema
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -54,17 +54,21 @@ def id_schema(noun: str) -> Schema:
 class Tool:
     """A tool of the MCP server.
 
-    `mapped_arguments` maps names of arguments to parameters or body fields of the first operation, and uses their
-    schemas. `own_arguments` has the schemas of other arguments; it can also replace mapped schemas. `run` returns the
-    reply, in which untrusted text is not yet marked (untrusted_text.py).
+    `mapped_arguments` are names of parameters or body fields of the first operation, whose schemas they use;
+    `renamed_arguments` have other names there. `own_arguments` has the schemas of other arguments; it can also replace
+    mapped schemas. `run` returns the reply, in which untrusted text is not yet marked (untrusted_text.py). Without it,
+    the first operation does: `listed` are the fields of the rows that it lists, or `reply` the name of its response.
     """
 
     name: str
     title: str
     description: str
     operations: tuple[Operation, ...]
-    run: Callable[[Api, Arguments], Mapping[str, Any]]
-    mapped_arguments: Mapping[str, str] = field(default_factory=dict)
+    run: Callable[[Api, Arguments], Mapping[str, Any]] | None = None
+    listed: str = ""
+    reply: str = ""
+    mapped_arguments: tuple[str, ...] = ()
+    renamed_arguments: Mapping[str, str] = field(default_factory=dict)
     own_arguments: Mapping[str, Schema] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     writes: bool = False
@@ -77,16 +81,31 @@ class Tool:
     @cached_property
     def input_schema(self) -> Schema:
         schemas = describe_arguments(self.operations[0])
-        mapped = {name: schemas[parameter] for name, parameter in self.mapped_arguments.items()}
+        mapped = {name: schemas[parameter] for name, parameter in self._parameters.items()}
         properties = mapped | dict(self.own_arguments)
         # Required arguments come first, as in the calls that agents write.
         ordered = {name: properties[name] for name in (*self.required, *properties)}
         return {"type": "object", "properties": ordered, "required": [*self.required], "additionalProperties": False}
 
+    @property
+    def _parameters(self) -> dict[str, str]:
+        """Return the names of mapped arguments in the first operation."""
+        return {**{name: name for name in self.mapped_arguments}, **self.renamed_arguments}
+
     def operation_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the mapped arguments under the names that the first operation uses."""
-        mapped = self.mapped_arguments
-        return {mapped[name]: value for name, value in given.items() if name in mapped}
+        """Return the mapped arguments under the names that the first operation uses, with the tool's own defaults."""
+        mapped = self._parameters
+        defaults = {name: schema["default"] for name, schema in self.own_arguments.items() if "default" in schema}
+        return {mapped[name]: value for name, value in {**defaults, **given}.items() if name in mapped}
+
+    def answer(self, api: Api, given: Arguments) -> Mapping[str, Any]:
+        if self.run is not None:
+            return self.run(api, given)
+        arguments = self.operation_arguments(given)
+        if self.reply:
+            return {self.reply: api.call(self.operations[0], body=arguments)}
+        page = api.call(self.operations[0], query={**arguments, "fields": self.listed})
+        return pick(page, ("results", "next_cursor", "unindexed"))
 
     def find_refusal(self, user: object, api_key: object) -> str:
         """Return why the caller may not use this tool. Empty if the caller may."""
@@ -106,6 +125,10 @@ class Tool:
         if error is not None:
             place = ".".join(map(str, error.absolute_path))
             raise ToolError(f"{place}: {cut(error.message, 500)}")
+
+
+def pick(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
 
 
 def describe_arguments(operation: Operation) -> dict[str, Schema]:

@@ -86,7 +86,7 @@ class Answering:
             if refusal := self._refusal(tool):
                 raise ToolError(refusal)
             tool.check(given)
-            return _result(mark_untrusted(tool.run(Api(self.request), given)))
+            return _result(mark_untrusted(tool.answer(Api(self.request), given)))
         except ReplyTooLarge:
             return _error("The reply is too large. Ask for fewer rows with `limit`.")
         except ApiError as error:

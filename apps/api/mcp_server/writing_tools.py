@@ -3,9 +3,8 @@
 from typing import Any
 
 from apps.accounts.idempotent_requests import MAX_KEY_LENGTH
-from apps.api.mcp_server.collection_tools import pick
 from apps.api.mcp_server.operation_calls import Api, Operation, ToolError
-from apps.api.mcp_server.tool_declarations import Arguments, Tool
+from apps.api.mcp_server.tool_declarations import Arguments, Tool, pick
 from apps.api.mcp_server.untrusted_text import Own
 
 COMMENT = Operation("comment-list", "post")
@@ -13,13 +12,10 @@ FLAG = Operation("flag-list", "post")
 ESTIMATE = Operation("collection-estimate", "post")
 START = Operation("collection-list", "post")
 
-_PLAN = {
-    name: name
-    for name in (
-        *("dataset", "version", "agent", "policy_model", "repeats", "limit", "splits", "tags", "search"),
-        *("unsolved_in", "resume_from", "only_failed", "sampling", "seed", "name"),
-    )
-}
+_PLAN = (
+    *("dataset", "version", "agent", "policy_model", "repeats", "limit", "splits", "tags", "search"),
+    *("unsolved_in", "resume_from", "only_failed", "sampling", "seed", "name"),
+)
 _PLANNED = ("dataset", "agent", "policy_model")
 _STARTED = ("id", "name", "dataset", "version", "agent", "policy_model", "state", "total", "max_cost", "max_tokens")
 _BUDGET = {
@@ -51,18 +47,6 @@ _NO_COST = (
 )
 
 
-def _comment(api: Api, given: Arguments) -> dict[str, Any]:
-    return {"comment": api.call(COMMENT, body=ADD_COMMENT.operation_arguments(given))}
-
-
-def _flag(api: Api, given: Arguments) -> dict[str, Any]:
-    return {"flag": api.call(FLAG, body=FLAG_ROLLOUT.operation_arguments(given))}
-
-
-def _estimate(api: Api, given: Arguments) -> dict[str, Any]:
-    return {"estimate": api.call(ESTIMATE, body=ESTIMATE_COLLECTION.operation_arguments(given))}
-
-
 def _start(api: Api, given: Arguments) -> dict[str, Any]:
     plan = START_COLLECTION.operation_arguments(given)
     estimate = api.call(ESTIMATE, body=plan)
@@ -92,21 +76,21 @@ ADD_COMMENT = Tool(
     description="Add a comment to a rollout, or to an event of its trace (`seq` of a step). It is shown as written by "
     "the owner of the API key.",
     operations=(COMMENT,),
-    mapped_arguments={name: name for name in ("rollout", "text", "seq", "quote", "start", "parent")},
+    mapped_arguments=("rollout", "text", "seq", "quote", "start", "parent"),
     required=("rollout", "text"),
     writes=True,
-    run=_comment,
+    reply="comment",
 )
 FLAG_ROLLOUT = Tool(
     name="flag_rollout",
     title="Flag a rollout",
     description="Flag a problem of a rollout, or of an event of its trace (`seq` of a step), for reviewers.",
     operations=(FLAG,),
-    mapped_arguments={name: name for name in ("rollout", "kind", "seq", "note")},
+    mapped_arguments=("rollout", "kind", "seq", "note"),
     required=("rollout", "kind"),
     writes=True,
     idempotent=True,
-    run=_flag,
+    reply="flag",
 )
 ESTIMATE_COLLECTION = Tool(
     name="estimate_collection",
@@ -115,7 +99,7 @@ ESTIMATE_COLLECTION = Tool(
     operations=(ESTIMATE,),
     mapped_arguments=_PLAN,
     required=_PLANNED,
-    run=_estimate,
+    reply="estimate",
 )
 START_COLLECTION = Tool(
     name="start_collection",
@@ -123,7 +107,7 @@ START_COLLECTION = Tool(
     description="Start a collection within a budget of rollouts and cost. It calls models, which costs money, so agree "
     "on the budget with the user. It starts nothing if its plan exceeds the budget.",
     operations=(START, ESTIMATE),
-    mapped_arguments={**_PLAN, "max_tokens": "max_tokens"},
+    mapped_arguments=(*_PLAN, "max_tokens"),
     own_arguments={**_BUDGET, "idempotency_key": _KEY},
     required=(*_PLANNED, "max_rollouts", "max_cost"),
     writes=True,
