@@ -10,7 +10,7 @@ from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
 from apps.api.framework.base_viewsets import SlugViewSet
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import WordsFilter
+from apps.api.framework.query_filters import WordsFilter, filter_set
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.boxes.command_spec import CommandSpec
 
@@ -51,17 +51,12 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
         ]
 
 
-class AgentFilter(django_filters.FilterSet):
-    q = WordsFilter()
-    kind = django_filters.ChoiceFilter(choices=Agent.Kind.choices)
-
-
 class AgentViewSet(SlugViewSet):
     noun = "agent"
     save_row = staticmethod(save_agent)
     queryset = Agent.objects.all()
     serializer_class = AgentSerializer
-    filterset_class = AgentFilter
+    filterset_class = filter_set(q=WordsFilter(), kind=django_filters.ChoiceFilter(choices=Agent.Kind.choices))
     permissions = {
         **dict.fromkeys(["list", "retrieve"], Permission.READ),
         **dict.fromkeys(["create", "update", "partial_update"], Permission.CONFIGURE),

@@ -12,7 +12,7 @@ from apps.alerts.models import EVENT_CHOICES, Delivery, EventKind, Subscription
 from apps.alerts.subscription_changes import MAX_ADDRESS, delete_subscription, save_subscription, send_test
 from apps.api.framework.base_viewsets import RowViewSet, SavedRowViewSet, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, filter_set
 
 
 class SubscriptionSerializer(DeclaredFields, serializers.ModelSerializer[Subscription]):
@@ -91,17 +91,15 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
         ]
 
 
-class DeliveryFilter(django_filters.FilterSet):
-    subscription = IdFilter("subscription")
-    state = django_filters.ChoiceFilter(choices=Delivery.State.choices)
-    kind = django_filters.ChoiceFilter(field_name="event__kind", choices=EventKind.choices)
-
-
 class DeliveryViewSet(RowViewSet):
     noun = "delivery"
     queryset = Delivery.objects.select_related("event", "subscription")
     serializer_class = DeliverySerializer
-    filterset_class = DeliveryFilter
+    filterset_class = filter_set(
+        subscription=IdFilter("subscription"),
+        state=django_filters.ChoiceFilter(choices=Delivery.State.choices),
+        kind=django_filters.ChoiceFilter(field_name="event__kind", choices=EventKind.choices),
+    )
     permissions = dict.fromkeys(["list", "retrieve", "replay"], Permission.CONFIGURE)
 
     replay = row_action(

@@ -18,7 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
-from apps.api.framework.query_filters import FlagFilter, IdFilter, WordsFilter
+from apps.api.framework.query_filters import FlagFilter, IdFilter, WordsFilter, filter_set
 from apps.api.framework.record_serializers import make_serializer, record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.api.framework.trainability_serializers import TrainabilitySerializer
@@ -186,23 +186,21 @@ class FormatSerializer(serializers.Serializer[Any]):
     filters = serializers.ListField(child=serializers.CharField())
 
 
-class ExportFilter(django_filters.FilterSet):
-    q = WordsFilter(
-        search_exports,
-        "Only exports that have each of these words in the format, the encoding, the creator, or the name of the "
-        "collection, dataset or pair set.",
-    )
-    format = django_filters.ChoiceFilter(choices=_FORMATS)
-    state = django_filters.ChoiceFilter(choices=Export.State.choices)
-    fresh = FlagFilter("stale_at", lookup_expr="isnull", label="True: exports that no recheck has made stale.")
-    collection = IdFilter("collection")
-
-
 class ExportViewSet(DestroyModelMixin, RowViewSet):
     noun = "export"
     queryset = Export.objects.all()
     serializer_class = ExportSerializer
-    filterset_class = ExportFilter
+    filterset_class = filter_set(
+        q=WordsFilter(
+            search_exports,
+            "Only exports that have each of these words in the format, the encoding, the creator, or the name of the "
+            "collection, dataset or pair set.",
+        ),
+        format=django_filters.ChoiceFilter(choices=_FORMATS),
+        state=django_filters.ChoiceFilter(choices=Export.State.choices),
+        fresh=FlagFilter("stale_at", lookup_expr="isnull", label="True: exports that no recheck has made stale."),
+        collection=IdFilter("collection"),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve", "formats"], Permission.READ),
         **dict.fromkeys(

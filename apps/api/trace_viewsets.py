@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, SavedRowViewSet, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, filter_set
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.exports.models import TraceDestination, TraceSend
 from apps.exports.trace_sends.destination_changes import MAX_HEADER_TEXT, MAX_URL, delete_destination, save_destination
@@ -87,17 +87,15 @@ class TraceSendOrderSerializer(DeclaredFields, serializers.Serializer[Any]):
     """An export to send, and its receiver."""
 
 
-class TraceSendFilter(django_filters.FilterSet):
-    export = IdFilter("export")
-    destination = IdFilter("destination")
-    state = django_filters.ChoiceFilter(choices=TraceSend.State.choices)
-
-
 class TraceSendViewSet(RowViewSet):
     noun = "send"
     queryset = TraceSend.objects.select_related("destination")
     serializer_class = TraceSendSerializer
-    filterset_class = TraceSendFilter
+    filterset_class = filter_set(
+        export=IdFilter("export"),
+        destination=IdFilter("destination"),
+        state=django_filters.ChoiceFilter(choices=TraceSend.State.choices),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve"], Permission.READ),
         **dict.fromkeys(["create", "cancel", "resume"], Permission.EXPORT),

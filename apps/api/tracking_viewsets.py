@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, SavedRowViewSet, row_action, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, filter_set
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.tracking.hub_pushes import PushSpec, queue_push
 from apps.tracking.models import HubPush, TrackedRun, Tracker
@@ -84,17 +84,15 @@ class TrackedRunSerializer(serializers.ModelSerializer[TrackedRun]):
         ]
 
 
-class TrackedRunFilter(django_filters.FilterSet):
-    collection = IdFilter("collection")
-    tracker = IdFilter("tracker")
-    state = django_filters.ChoiceFilter(choices=TrackedRun.State.choices)
-
-
 class TrackedRunViewSet(DestroyModelMixin, RowViewSet):
     noun = "run"
     queryset = TrackedRun.objects.select_related("tracker")
     serializer_class = TrackedRunSerializer
-    filterset_class = TrackedRunFilter
+    filterset_class = filter_set(
+        collection=IdFilter("collection"),
+        tracker=IdFilter("tracker"),
+        state=django_filters.ChoiceFilter(choices=TrackedRun.State.choices),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve"], Permission.READ),
         **dict.fromkeys(["create", "stop", "resend", "destroy"], Permission.EXPORT),
@@ -148,15 +146,12 @@ class HubPushSerializer(serializers.ModelSerializer[HubPush]):
         ]
 
 
-class HubPushFilter(django_filters.FilterSet):
-    export = IdFilter("export")
-    state = django_filters.ChoiceFilter(choices=HubPush.State.choices)
-
-
 class HubPushViewSet(RowViewSet):
     queryset = HubPush.objects.all()
     serializer_class = HubPushSerializer
-    filterset_class = HubPushFilter
+    filterset_class = filter_set(
+        export=IdFilter("export"), state=django_filters.ChoiceFilter(choices=HubPush.State.choices)
+    )
     permissions = {"list": Permission.READ, "retrieve": Permission.READ, "create": Permission.EXPORT}
 
     @extend_schema(request=PushSerializer, responses={201: HubPushSerializer})

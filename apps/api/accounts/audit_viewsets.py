@@ -13,7 +13,7 @@ from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_rows
-from apps.api.framework.query_filters import read_format
+from apps.api.framework.query_filters import filter_set, read_format
 
 
 class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
@@ -32,19 +32,17 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
         fields = COLUMNS
 
 
-class AuditEntryFilter(django_filters.FilterSet):
-    user = django_filters.CharFilter(field_name="user__username")
-    key = django_filters.CharFilter(field_name="api_key__prefix", label="The prefix of an API key.")
-    noun = django_filters.CharFilter(field_name="noun", label="Object of the action, for example `dataset`.")
-    action = django_filters.CharFilter(field_name="action", label="For example `dataset.create`.")
-    since = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte")
-    until = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
-
-
 class AuditEntryViewSet(RowViewSet):
     queryset = AuditEntry.objects.with_actors()
     serializer_class = AuditEntrySerializer
-    filterset_class = AuditEntryFilter
+    filterset_class = filter_set(
+        user=django_filters.CharFilter(field_name="user__username"),
+        key=django_filters.CharFilter(field_name="api_key__prefix", label="The prefix of an API key."),
+        noun=django_filters.CharFilter(field_name="noun", label="Object of the action, for example `dataset`."),
+        action=django_filters.CharFilter(field_name="action", label="For example `dataset.create`."),
+        since=django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte"),
+        until=django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt"),
+    )
     permissions = {"list": Permission.AUDIT, "retrieve": Permission.AUDIT, "export": Permission.AUDIT}
 
     @operation("get", detail=False, pagination_class=None, renderer_classes=TABLE_RENDERERS, filters=True, **TABLE_FILE)

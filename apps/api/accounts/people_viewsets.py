@@ -19,6 +19,7 @@ from apps.accounts.sign_in import create_sign_in_link, create_user_with_link
 from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.query_filters import filter_set
 
 
 class PersonSerializer(DeclaredFields, serializers.ModelSerializer[User]):
@@ -48,15 +49,12 @@ class EndedSessionsSerializer(serializers.Serializer[Any]):
     ended = serializers.IntegerField(help_text="Number of sessions that were ended")
 
 
-class PersonFilter(django_filters.FilterSet):
-    role = django_filters.ChoiceFilter(choices=Role.choices)
-    is_active = django_filters.BooleanFilter()
-
-
 class PersonViewSet(RowViewSet):
     queryset = User.objects.all()
     serializer_class = PersonSerializer
-    filterset_class = PersonFilter
+    filterset_class = filter_set(
+        role=django_filters.ChoiceFilter(choices=Role.choices), is_active=django_filters.BooleanFilter()
+    )
     permissions = dict.fromkeys(
         ["list", "retrieve", "create", "partial_update", "link", "end_sessions", "remove_second_factor"],
         Permission.ACCOUNTS,

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.query_filters import filter_set
 from apps.policies.installation_redactor import MAX_SAMPLE, delete_pattern, fresh_redactor, save_pattern
 from apps.policies.models import RedactionPattern
 
@@ -32,15 +33,11 @@ class TriedSerializer(serializers.Serializer[Any]):
     counts = serializers.DictField(child=serializers.IntegerField(), help_text="Number of redactions by kind.")
 
 
-class RedactionPatternFilter(django_filters.FilterSet):
-    kind = django_filters.ChoiceFilter(choices=RedactionPattern.Kind.choices)
-
-
 class RedactionPatternViewSet(DestroyModelMixin, CreateModelMixin, RowViewSet):
     noun = "pattern"
     queryset = RedactionPattern.objects.all()
     serializer_class = RedactionPatternSerializer
-    filterset_class = RedactionPatternFilter
+    filterset_class = filter_set(kind=django_filters.ChoiceFilter(choices=RedactionPattern.Kind.choices))
     permissions = dict.fromkeys(["list", "retrieve", "create", "destroy", "attempt"], Permission.CONFIGURE)
 
     def perform_create(self, serializer: serializers.BaseSerializer[RedactionPattern]) -> None:

@@ -21,7 +21,7 @@ from apps.api.datasets.version_actions import VersionActions, VersionSerializer
 from apps.api.deletion_viewsets import DeletionSerializer, answer_deletion
 from apps.api.framework.base_viewsets import SLUG, operation
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import SlugFilter, WordsFilter
+from apps.api.framework.query_filters import SlugFilter, WordsFilter, filter_set
 from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_body
 from apps.api.framework.spec_serializers import make_parameter, spec_serializer
 from apps.api.framework.upload_options import Options, describe_form, read_options
@@ -126,16 +126,14 @@ def read_choices(options: Options) -> Choices:
     return choices
 
 
-class DatasetFilter(django_filters.FilterSet):
-    q = WordsFilter()
-    environment = SlugFilter("environment")
-    name = django_filters.CharFilter(field_name="name", lookup_expr="icontains")
-
-
 class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, VersionActions):
     queryset = with_newest(Dataset.objects.select_related("environment"))
     serializer_class = DatasetSerializer
-    filterset_class = DatasetFilter
+    filterset_class = filter_set(
+        q=WordsFilter(),
+        environment=SlugFilter("environment"),
+        name=django_filters.CharFilter(field_name="name", lookup_expr="icontains"),
+    )
     lookup_field = "slug"
     lookup_value_regex = SLUG
     permissions = {

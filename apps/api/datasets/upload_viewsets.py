@@ -18,7 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_deletion
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem, bad_query
-from apps.api.framework.query_filters import SlugFilter, read_integer
+from apps.api.framework.query_filters import SlugFilter, filter_set, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
 from apps.api.framework.spec_serializers import spec_serializer
@@ -153,16 +153,13 @@ class PreviewSerializer(serializers.Serializer[Any]):
     rows = PreviewRowSerializer(many=True)
 
 
-class UploadFilter(django_filters.FilterSet):
-    dataset = SlugFilter("dataset")
-    state = django_filters.ChoiceFilter(choices=Upload.State.choices)
-
-
 class UploadViewSet(DestroyModelMixin, RowViewSet):
     noun = "upload"
     queryset = Upload.objects.select_related("dataset", "version")
     serializer_class = UploadSerializer
-    filterset_class = UploadFilter
+    filterset_class = filter_set(
+        dataset=SlugFilter("dataset"), state=django_filters.ChoiceFilter(choices=Upload.State.choices)
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve", "preview", "rejected"], Permission.READ_TASKS),
         **dict.fromkeys(["parts", "finish", "check", "commit", "destroy"], Permission.UPLOAD),

@@ -15,7 +15,7 @@ from apps.api.environments.manual_attempt_actions import (
     show_played,
 )
 from apps.api.framework.base_viewsets import SlugViewSet, operation
-from apps.api.framework.query_filters import WordsFilter
+from apps.api.framework.query_filters import WordsFilter, filter_set
 from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.environments.environment_changes import USED_BY, save_environment
 from apps.environments.environment_health import probe_environment
@@ -97,19 +97,17 @@ class EnvironmentSerializer(ServerSerializer):
         return attrs
 
 
-class EnvironmentFilter(django_filters.FilterSet):
-    q = WordsFilter()
-    adapter = django_filters.ChoiceFilter(choices=Adapter.choices)
-    health = django_filters.ChoiceFilter(choices=Health.choices)
-
-
 class EnvironmentViewSet(SlugViewSet):
     noun = "environment"
     save_row = staticmethod(save_environment)
     private_fields = ("api_key",)
     queryset = Environment.objects.select_related("breaker", "throttle", "judge_model")
     serializer_class = EnvironmentSerializer
-    filterset_class = EnvironmentFilter
+    filterset_class = filter_set(
+        q=WordsFilter(),
+        adapter=django_filters.ChoiceFilter(choices=Adapter.choices),
+        health=django_filters.ChoiceFilter(choices=Health.choices),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve"], Permission.READ),
         **dict.fromkeys(["create", "update", "partial_update", "check", "try_it", "run_cases"], Permission.CONFIGURE),

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation
+from apps.api.framework.query_filters import filter_set
 from apps.rollouts.models import Worker
 from apps.rollouts.steering.controls import drain_worker
 
@@ -48,17 +49,15 @@ class WorkerSerializer(serializers.ModelSerializer[Worker]):
         return worker.is_overdue(timezone.now())
 
 
-class WorkerFilter(django_filters.FilterSet):
-    state = django_filters.ChoiceFilter(choices=Worker.State.choices)
-    group = django_filters.CharFilter(field_name="group")
-
-
 class WorkerViewSet(RowViewSet):
     """Workers. For the rollouts of one, use `GET /api/v1/rollouts/?worker=ID`."""
 
     queryset = Worker.objects.all()
     serializer_class = WorkerSerializer
-    filterset_class = WorkerFilter
+    filterset_class = filter_set(
+        state=django_filters.ChoiceFilter(choices=Worker.State.choices),
+        group=django_filters.CharFilter(field_name="group"),
+    )
     permissions = {"list": Permission.READ, "retrieve": Permission.READ, "drain": Permission.WORKERS}
 
     @operation(responses=WorkerSerializer)

@@ -1,6 +1,7 @@
 """Filters and other query parameters. Unknown parameters are rejected with a suggestion."""
 
 import math
+import types
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -48,6 +49,11 @@ class WordsFilter(django_filters.CharFilter):
 
     def filter(self, qs: QuerySet[Any], value: str) -> QuerySet[Any]:
         return self._search(qs, value or "")
+
+
+def filter_set(**filters: django_filters.Filter) -> type[django_filters.FilterSet]:
+    """Return the filters of a view by query parameter."""
+    return types.new_class("Filters", (django_filters.FilterSet,), exec_body=lambda body: body.update(filters))
 
 
 def task_number_filter(field_name: str, *, note: str = "") -> django_filters.NumberFilter:

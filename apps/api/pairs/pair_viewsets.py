@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_action, row_deletion
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
+from apps.api.framework.query_filters import FlagFilter, IdFilter, filter_set, read_integer
 from apps.api.pairs.pair_serializers import (
     AskSerializer,
     DecidedSerializer,
@@ -36,13 +36,6 @@ from apps.pairs.pair_search import Flag, flag_pairs, with_minimum_margin
 from apps.pairs.pair_sets import PairOrder, cancel_pair_set, check_collections, delete_pair_set, order_pairs
 from apps.pairs.provenance import read_opinions
 from apps.pairs.set_differences import compare_pair_sets
-
-
-class PairSetFilter(django_filters.FilterSet):
-    collection = IdFilter("collection")
-    name = django_filters.CharFilter(field_name="name")
-    state = django_filters.ChoiceFilter(choices=PairSet.State.choices)
-    fresh = FlagFilter("stale_at", lookup_expr="isnull", label="True: pair sets that no recheck has made stale.")
 
 
 class PairFilter(django_filters.FilterSet):
@@ -70,7 +63,12 @@ class PairSetViewSet(DestroyModelMixin, RowViewSet):
     noun = "pair_set"
     queryset = PairSet.objects.prefetch_related("further")
     serializer_class = PairSetSerializer
-    filterset_class = PairSetFilter
+    filterset_class = filter_set(
+        collection=IdFilter("collection"),
+        name=django_filters.CharFilter(field_name="name"),
+        state=django_filters.ChoiceFilter(choices=PairSet.State.choices),
+        fresh=FlagFilter("stale_at", lookup_expr="isnull", label="True: pair sets that no recheck has made stale."),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve", "changes"], Permission.READ),
         **dict.fromkeys(["create", "count", "cancel", "destroy"], Permission.PAIR),

@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SlugViewSet, operation
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import WordsFilter, read_integer
+from apps.api.framework.query_filters import WordsFilter, filter_set, read_integer
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.policy_models.breaker_serializers import ServerSerializer
 from apps.api.policy_models.logprob_serializers import CheckLogprobsSerializer, LogprobCheckSerializer
@@ -160,19 +160,17 @@ class VersionRewardSerializer(serializers.Serializer[Any]):
     )
 
 
-class PolicyModelFilter(django_filters.FilterSet):
-    q = WordsFilter()
-    provider = django_filters.ChoiceFilter(choices=Provider.choices)
-    health = django_filters.ChoiceFilter(choices=Health.choices)
-
-
 class PolicyModelViewSet(SlugViewSet):
     noun = "policy_model"
     save_row = staticmethod(save_policy_model)
     private_fields = ("api_key",)
     queryset = PolicyModel.objects.select_related("breaker", "throttle")
     serializer_class = PolicyModelSerializer
-    filterset_class = PolicyModelFilter
+    filterset_class = filter_set(
+        q=WordsFilter(),
+        provider=django_filters.ChoiceFilter(choices=Provider.choices),
+        health=django_filters.ChoiceFilter(choices=Health.choices),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve", "versions"], Permission.READ),
         **dict.fromkeys(["create", "update", "partial_update", "check", "check_logprobs", "try_it"], Permission.MODELS),

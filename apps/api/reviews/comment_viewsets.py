@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import django_filters
 from rest_framework import serializers
 from rest_framework.mixins import CreateModelMixin
 from rest_framework.request import Request
@@ -11,7 +10,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import FlagFilter, IdFilter
+from apps.api.framework.query_filters import FlagFilter, IdFilter, filter_set
 from apps.reviews.comments.commenting import add_comment, resolve_comment
 from apps.reviews.models import Comment
 
@@ -38,17 +37,15 @@ class CommentSerializer(DeclaredFields, serializers.ModelSerializer[Comment]):
         read_only_fields = ["resolved_at"]
 
 
-class CommentFilter(django_filters.FilterSet):
-    rollout = IdFilter("rollout")
-    collection = IdFilter("rollout__collection")
-    resolved = FlagFilter("resolved_at", lookup_expr="isnull", exclude=True)
-
-
 class CommentViewSet(CreateModelMixin, RowViewSet):
     noun = "comment"
     queryset = Comment.objects.select_related("author", "resolved_by")
     serializer_class = CommentSerializer
-    filterset_class = CommentFilter
+    filterset_class = filter_set(
+        rollout=IdFilter("rollout"),
+        collection=IdFilter("rollout__collection"),
+        resolved=FlagFilter("resolved_at", lookup_expr="isnull", exclude=True),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve"], Permission.READ),
         **dict.fromkeys(["create", "resolve", "reopen"], Permission.COMMENT),

@@ -13,7 +13,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, TableViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import bad_query
-from apps.api.framework.query_filters import FlagFilter, IdFilter, read_integer
+from apps.api.framework.query_filters import FlagFilter, IdFilter, filter_set, read_integer
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, RewardOverride
 from apps.reviews.reviews.flags import raise_flag, withdraw_flag
@@ -34,18 +34,16 @@ class FlagSerializer(DeclaredFields, serializers.ModelSerializer[Flag]):
         read_only_fields = ["withdrawn_at"]
 
 
-class FlagFilterSet(django_filters.FilterSet):
-    rollout = IdFilter("rollout")
-    collection = IdFilter("rollout__collection")
-    kind = django_filters.ChoiceFilter(choices=Flag.Kind.choices)
-    standing = FlagFilter("withdrawn_at", lookup_expr="isnull")
-
-
 class FlagViewSet(CreateModelMixin, RowViewSet):
     noun = "flag"
     queryset = Flag.objects.select_related("author")
     serializer_class = FlagSerializer
-    filterset_class = FlagFilterSet
+    filterset_class = filter_set(
+        rollout=IdFilter("rollout"),
+        collection=IdFilter("rollout__collection"),
+        kind=django_filters.ChoiceFilter(choices=Flag.Kind.choices),
+        standing=FlagFilter("withdrawn_at", lookup_expr="isnull"),
+    )
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -86,16 +84,14 @@ class RewardOverrideSerializer(DeclaredFields, serializers.ModelSerializer[Rewar
         read_only_fields = ["original_reward", "ended_at"]
 
 
-class RewardOverrideFilter(django_filters.FilterSet):
-    rollout = IdFilter("rollout")
-    collection = IdFilter("rollout__collection")
-    standing = FlagFilter("ended_at", lookup_expr="isnull")
-
-
 class RewardOverrideViewSet(CreateModelMixin, RowViewSet):
     queryset = RewardOverride.objects.select_related("author", "ended_by")
     serializer_class = RewardOverrideSerializer
-    filterset_class = RewardOverrideFilter
+    filterset_class = filter_set(
+        rollout=IdFilter("rollout"),
+        collection=IdFilter("rollout__collection"),
+        standing=FlagFilter("ended_at", lookup_expr="isnull"),
+    )
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

@@ -17,6 +17,7 @@ from apps.api.framework.file_answers import TABLE_FILE, TABLE_RENDERERS, stream_
 from apps.api.framework.query_filters import (
     FlagFilter,
     IdFilter,
+    filter_set,
     read_choice,
     read_format,
     task_number_filter,
@@ -49,11 +50,6 @@ from apps.reviews.reviews.undo import undo_review
 SEEING = {"": None, "true": True, "false": False}
 
 
-class QueueFilter(django_filters.FilterSet):
-    kind = django_filters.ChoiceFilter(choices=Queue.Kind.choices)
-    is_open = FlagFilter("closed_at", lookup_expr="isnull")
-
-
 class QueueItemFilter(django_filters.FilterSet):
     """The filters of apps.reviews.queues.queue_filters, shared with pages and commands."""
 
@@ -81,7 +77,10 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
     noun = "queue"
     queryset = Queue.objects.select_related("rubric")
     serializer_class = QueueSerializer
-    filterset_class = QueueFilter
+    filterset_class = filter_set(
+        kind=django_filters.ChoiceFilter(choices=Queue.Kind.choices),
+        is_open=FlagFilter("closed_at", lookup_expr="isnull"),
+    )
     permissions = {
         **dict.fromkeys(["list", "retrieve"], Permission.READ_QUEUES),
         **dict.fromkeys(["waiting", "claim", "undo"], Permission.REVIEW),

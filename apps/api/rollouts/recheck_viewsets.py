@@ -13,7 +13,7 @@ from apps.accounts.permissions import Permission
 from apps.api.export_viewsets import ExportSerializer
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, filter_set
 from apps.api.pairs.pair_serializers import PairSerializer
 from apps.api.reviews.opinion_viewsets import RewardOverrideSerializer
 from apps.api.reviews.review_serializers import ReviewSerializer
@@ -72,16 +72,13 @@ class RolloutChangeSerializer(serializers.ModelSerializer[RolloutChange]):
         fields = ["id", "rollout", "kind", "old", "new", "needs_verification", "fate"]
 
 
-class RecheckFilter(django_filters.FilterSet):
-    collection = IdFilter("collection")
-    state = django_filters.ChoiceFilter(choices=Recheck.State.choices)
-
-
 class RecheckViewSet(RowViewSet):
     noun = "recheck"
     queryset = Recheck.objects.select_related("collection").prefetch_related("reverifications")
     serializer_class = RecheckSerializer
-    filterset_class = RecheckFilter
+    filterset_class = filter_set(
+        collection=IdFilter("collection"), state=django_filters.ChoiceFilter(choices=Recheck.State.choices)
+    )
     page_actions = frozenset({"list", "changes", "pairs", "exports", "reviews", "overrides"})
     permissions = {
         **dict.fromkeys(["list", "retrieve", "changes", "pairs", "exports", "reviews", "overrides"], Permission.READ),

@@ -13,7 +13,7 @@ from apps.accounts.permissions import Permission
 from apps.api.collections.figure_serializers import HistogramBinSerializer
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, filter_set
 from apps.api.framework.record_serializers import record_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.rollouts.models import Reverification, ReverifiedReward
@@ -88,16 +88,13 @@ class ReverifiedRewardSerializer(serializers.ModelSerializer[ReverifiedReward]):
         ]
 
 
-class ReverificationFilter(django_filters.FilterSet):
-    collection = IdFilter("collection")
-    state = django_filters.ChoiceFilter(choices=Reverification.State.choices)
-
-
 class ReverificationViewSet(RowViewSet):
     noun = "reverification"
     queryset = Reverification.objects.select_related("collection")
     serializer_class = ReverificationSerializer
-    filterset_class = ReverificationFilter
+    filterset_class = filter_set(
+        collection=IdFilter("collection"), state=django_filters.ChoiceFilter(choices=Reverification.State.choices)
+    )
     page_actions = frozenset({"list", "rewards"})
     permissions = {
         **dict.fromkeys(["list", "retrieve", "comparison", "rewards"], Permission.READ),

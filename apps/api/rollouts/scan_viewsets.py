@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.query_filters import IdFilter, filter_set
 from apps.api.framework.record_serializers import make_serializer
 from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.judging.transcript_questions import Citation
@@ -94,11 +94,6 @@ AccuracySerializer = make_serializer(
 )
 
 
-class ScanFilter(django_filters.FilterSet):
-    judge_model = django_filters.CharFilter(field_name="judge_model__slug")
-    state = django_filters.ChoiceFilter(choices=Scan.State.choices)
-
-
 class ScanAnswerFilter(django_filters.FilterSet):
     rollout = IdFilter("rollout")
     state = django_filters.ChoiceFilter(choices=ScanAnswer.State.choices)
@@ -109,7 +104,10 @@ class ScanViewSet(RowViewSet):
     noun = "scan"
     queryset = Scan.objects.select_related("judge_model")
     serializer_class = ScanSerializer
-    filterset_class = ScanFilter
+    filterset_class = filter_set(
+        judge_model=django_filters.CharFilter(field_name="judge_model__slug"),
+        state=django_filters.ChoiceFilter(choices=Scan.State.choices),
+    )
     page_actions = frozenset({"list", "answers"})
     permissions = {
         **dict.fromkeys(["list", "retrieve", "answers", "accuracy"], Permission.READ),
