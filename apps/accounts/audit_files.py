@@ -27,20 +27,12 @@ COLUMNS = [
 
 def as_row(entry: AuditEntry) -> dict[str, Any]:
     """Return an entry as shown on pages, in the API and in files."""
-    return {
-        "id": entry.pk,
+    derived = {
         "at": entry.at.isoformat().replace("+00:00", "Z"),
         "user": entry.user.username if entry.user else None,
         "key": entry.api_key.prefix if entry.api_key else None,
-        "origin": entry.origin,
-        "address": entry.address,
-        "request_id": entry.request_id,
-        "action": entry.action,
-        "target": entry.target,
-        "before": entry.before,
-        "after": entry.after,
-        "detail": entry.detail,
     }
+    return {name: derived[name] if name in derived else getattr(entry, name) for name in COLUMNS}
 
 
 def read_entries(entries: AuditEntryQuerySet) -> Iterator[dict[str, Any]]:

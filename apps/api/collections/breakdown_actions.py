@@ -136,13 +136,7 @@ MatrixSerializer = make_serializer(
 class FigureViewSet(TableViewSet):
     """Actions of the collection viewset that read figures."""
 
-    @operation(
-        "get",
-        pagination_class=None,
-        filter_backends=[],
-        responses=BreakdownSerializer,
-        parameters=[BY],
-    )
+    @operation("get", responses=BreakdownSerializer, parameters=[BY])
     def breakdown(self, request: Request, pk: str) -> Response:
         """Return the figures by split, tag or model version, largest share first.
 
@@ -152,13 +146,7 @@ class FigureViewSet(TableViewSet):
         as_of, breakdown = timezone.now(), break_down(self.get_object(), BY.read(request))
         return Response(BreakdownSerializer({**breakdown._asdict(), "as_of": as_of}).data)
 
-    @operation(
-        "get",
-        pagination_class=None,
-        filter_backends=[],
-        responses=ProfilePageSerializer,
-        parameters=[AFTER_TASK, TASKS, BUCKET],
-    )
+    @operation("get", responses=ProfilePageSerializer, parameters=[AFTER_TASK, TASKS, BUCKET])
     def profile(self, request: Request, pk: str) -> Response:
         """Return expected, missing and solved attempts and the spread of rewards of each task."""
         bucket, after, limit = BUCKET.read(request), AFTER_TASK.read(request) or 0, TASKS.read(request)
@@ -166,24 +154,12 @@ class FigureViewSet(TableViewSet):
         following = profiles[-1].task if len(profiles) == limit else None
         return Response(ProfilePageSerializer({"results": profiles, "next_after": following}).data)
 
-    @operation(
-        "get",
-        pagination_class=None,
-        filter_backends=[],
-        responses=ContrastSerializer,
-        parameters=[OTHER],
-    )
+    @operation("get", responses=ContrastSerializer, parameters=[OTHER])
     def contrast(self, request: Request, pk: str) -> Response:
         """Compare this collection with another one of the same dataset, task by task."""
         return Response(ContrastSerializer(contrast_collections(self.get_object(), read_other(request, OTHER))).data)
 
-    @operation(
-        "get",
-        pagination_class=None,
-        filter_backends=[],
-        responses=FailuresSerializer,
-        parameters=[SOURCE, GROUPS, OFFSET],
-    )
+    @operation("get", responses=FailuresSerializer, parameters=[SOURCE, GROUPS, OFFSET])
     def failures(self, request: Request, pk: str) -> Response:
         """Group unsolved rollouts by cause, with counts and examples. Numbers, ids and quoted strings are replaced.
 
@@ -193,13 +169,7 @@ class FigureViewSet(TableViewSet):
         found = read_failures(self.get_object(), source, limit=limit, offset=offset)
         return Response(FailuresSerializer(found).data)
 
-    @operation(
-        "get",
-        pagination_class=None,
-        filter_backends=[],
-        responses=GateSerializer,
-        parameters=[BASELINE, MAX_DROP, ALPHA],
-    )
+    @operation("get", responses=GateSerializer, parameters=[BASELINE, MAX_DROP, ALPHA])
     def gate(self, request: Request, pk: str) -> Response:
         """Check whether this collection is significantly worse than a baseline, for example in CI.
 
@@ -217,8 +187,6 @@ class FigureViewSet(TableViewSet):
     @operation(
         "get",
         detail=False,
-        pagination_class=None,
-        filter_backends=[],
         responses=MatrixSerializer,
         parameters=[make_parameter(field) for field in spec_fields(MatrixSpec).values()],
     )

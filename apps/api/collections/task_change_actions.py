@@ -51,13 +51,7 @@ class TaskChangePageSerializer(serializers.Serializer[Any]):
 class TaskChangeActions(TableViewSet):
     """Actions of the collection viewset that list changed tasks."""
 
-    @operation(
-        "get",
-        pagination_class=None,
-        filter_backends=[],
-        responses=TaskChangePageSerializer,
-        parameters=[OTHER, WHICH_TASKS, AFTER, TASKS],
-    )
+    @operation("get", responses=TaskChangePageSerializer, parameters=[OTHER, WHICH_TASKS, AFTER, TASKS])
     def changes(self, request: Request, pk: str) -> Response:
         """List the tasks that another collection of the same dataset solves better or worse.
 

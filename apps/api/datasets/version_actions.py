@@ -97,7 +97,7 @@ class VersionActions(TableViewSet):
         return self.answer_page(VersionSerializer, found)
 
     @extend_schema(responses=VersionSerializer, filters=False)
-    @action(detail=True, url_path=NUMBER, filterset_class=None)
+    @action(detail=True, url_path=NUMBER)
     def version(self, request: Request, slug: str, number: str) -> Response:
         """Return one version."""
         return Response(VersionSerializer(self._version(number)).data)
@@ -115,9 +115,7 @@ class VersionActions(TableViewSet):
     @operation(
         "get",
         url_path=f"{NUMBER}/metrics",
-        filterset_class=None,
         responses=OpenApiTypes.OBJECT,
-        filters=False,
         parameters=[OpenApiParameter("shape", str, enum=["full", "nemo_gym"], default="full")],
     )
     def metrics(self, request: Request, slug: str, number: str) -> Response:
@@ -128,7 +126,7 @@ class VersionActions(TableViewSet):
             raise Problem(HTTPStatus.CONFLICT, "not-ready", "The metrics of this version are not computed yet.")
         return Response(as_nemo_gym(figures) if shape == "nemo_gym" else figures)
 
-    @operation(url_path=f"{NUMBER}/gold", filterset_class=None, request=None, responses={202: VersionSerializer})
+    @operation(url_path=f"{NUMBER}/gold", responses={202: VersionSerializer})
     def check_gold(self, request: Request, slug: str, number: str) -> Response:
         """Score the expected answers of all tasks again, for example with a corrected verifier, in the background."""
         version = check_again(version=self._version(number), user=self.user)
@@ -137,9 +135,7 @@ class VersionActions(TableViewSet):
     @operation(
         "get",
         url_path=f"{NUMBER}/changes",
-        filterset_class=None,
         responses=ChangesSerializer,
-        filters=False,
         parameters=[OpenApiParameter("from", int, description="Version to compare with. Default: the base.")],
     )
     def changes(self, request: Request, slug: str, number: str) -> Response:
@@ -176,9 +172,7 @@ class VersionActions(TableViewSet):
     @operation(
         "get",
         url_path=f"{NUMBER}/rows",
-        filterset_class=None,
         responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY},
-        filters=False,
     )
     def rows(self, request: Request, slug: str, number: str) -> HttpResponseBase:
         """Return all rows of the version as uploaded, as JSONL.

@@ -142,7 +142,7 @@ class ScanViewSet(RowViewSet):
         rows = get_object_or_404(Scan, pk=pk).answers.all()
         return self.answer_page(ScanAnswerSerializer, self.filter_queryset(rows))
 
-    @operation("get", pagination_class=None, filter_backends=[], responses=AccuracySerializer)
+    @operation("get", responses=AccuracySerializer)
     def accuracy(self, request: Request, pk: str) -> Response:
         """Return precision and recall with 95 % intervals, against reviews of the rollouts in blind queues."""
         return Response(AccuracySerializer(read_accuracy(self.get_object())).data)

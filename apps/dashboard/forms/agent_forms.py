@@ -12,6 +12,7 @@ from apps.dashboard.forms.fields import (
     NamedForm,
     SecondsField,
     hide_optional_label,
+    keep_if_empty,
     set_minimum_to_one,
     slug_field,
 )
@@ -98,8 +99,7 @@ class AgentForm(NamedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         set_minimum_to_one(self, "max_steps", "token_limit")
-        for name in ("kind", "server_route", "strict_tools"):
-            hide_optional_label(self.fields[name]).required = False
+        keep_if_empty(self, "kind", "server_route", "strict_tools")
         self.initial.update(self.instance.command_settings)
 
     @property
@@ -111,15 +111,6 @@ class AgentForm(NamedForm):
         """Show the settings of a preset."""
         if preset in PRESETS:
             self.initial.update(msgspec.to_builtins(PRESETS[preset].spec), kind=Agent.Kind.COMMAND.value)
-
-    def clean_kind(self) -> str:
-        return str(self.cleaned_data["kind"] or self.instance.kind)
-
-    def clean_server_route(self) -> str:
-        return str(self.cleaned_data["server_route"] or self.instance.server_route)
-
-    def clean_strict_tools(self) -> str:
-        return str(self.cleaned_data["strict_tools"] or self.instance.strict_tools)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model
 from django.http import QueryDict
 
+from apps.dashboard.forms.fields import bound_fields
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.specs import spec_fields
 from apps.gym.tasks.prompt_templates import MAX_TEMPLATE, PromptTemplate, find_template_problems
@@ -34,9 +35,7 @@ def _is_default(name: str, value: Any) -> bool:
 class LimitsForm(forms.Form):
     """Limits of a collection, which can change while it runs. Empty means no limit."""
 
-    @property
-    def limit_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in LIMITS]
+    limit_fields = bound_fields(LIMITS)
 
     @property
     def limits_errors(self) -> bool:
@@ -135,13 +134,8 @@ class CollectionForm(PlanForm):
         keys = {name: getattr(value, "slug", value.pk) for name, value in plan.items() if isinstance(value, Model)}
         return {**plan, **keys, **{f"{part}_template": text for part, text in parts.items()}}
 
-    @property
-    def choice_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in _CHOICE]
-
-    @property
-    def other_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in _REST]
+    choice_fields = bound_fields(_CHOICE)
+    other_fields = bound_fields(_REST)
 
     @property
     def other_summary(self) -> str:

@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 
 from apps.dashboard.chrome.page_request import read_number
 from apps.dashboard.forms.export_fields import filter_fields, split_field
-from apps.dashboard.forms.fields import hide_optional_label, is_any_set
+from apps.dashboard.forms.fields import bound_fields, hide_optional_label, is_any_set
 from apps.dashboard.forms.spec_fields import OneRow, make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
 from apps.exports.export_orders import ExportOrder
@@ -153,9 +153,7 @@ class ExportForm(forms.Form):
     def option_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.fields if name in self.format.choices]
 
-    @property
-    def essential_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in _ESSENTIAL if name in self.fields]
+    essential_fields = bound_fields(_ESSENTIAL)
 
     @property
     def further_fields(self) -> list[forms.BoundField]:
@@ -163,10 +161,7 @@ class ExportForm(forms.Form):
         filters = filters_of(self.format) - {"splits", *_ESSENTIAL}
         return [self[name] for name in (*(name for name in self.fields if name in filters), *_FURTHER)]
 
-    @property
-    def check_fields(self) -> list[forms.BoundField]:
-        """Return the fields of the template check."""
-        return [self[name] for name in _CHECK if name in self.fields]
+    check_fields = bound_fields(_CHECK)
 
     @property
     def is_check_open(self) -> bool:

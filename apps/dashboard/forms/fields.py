@@ -207,6 +207,18 @@ def hide_optional_label(field: Field) -> Field:
     return field
 
 
+def keep_if_empty(form: Any, *names: str) -> None:
+    """Let users leave these fields empty: the value of the object, or its default, then applies."""
+    for name in names:
+        field = hide_optional_label(form.fields[name])
+        field.required, field.empty_value = False, str(getattr(form.instance, name))
+
+
+def bound_fields(names: Iterable[str]) -> property:
+    """Return a property of a form: those of the fields that it has."""
+    return property(lambda form: [form[name] for name in names if name in form.fields])
+
+
 def filter_choice(
     label: str, choices: Choices | Callable[[], Choices], *, empty_label: str = "any"
 ) -> forms.ChoiceField:

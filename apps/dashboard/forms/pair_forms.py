@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import hide_optional_label, is_any_set
+from apps.dashboard.forms.fields import bound_fields, hide_optional_label, is_any_set
 from apps.dashboard.forms.spec_fields import OneRow, spec_form
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PreferencePair
@@ -28,13 +28,8 @@ class PairSetForm(forms.Form):
         for name in ("mode", "level", "same", "reward_from"):
             hide_optional_label(self.fields[name]).required = False
 
-    @property
-    def essential_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in _ESSENTIAL]
-
-    @property
-    def further_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in Rule.__struct_fields__ if name not in _ESSENTIAL]
+    essential_fields = bound_fields(_ESSENTIAL)
+    further_fields = bound_fields([name for name in Rule.__struct_fields__ if name not in _ESSENTIAL])
 
     @property
     def is_open(self) -> bool:

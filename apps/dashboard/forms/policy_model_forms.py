@@ -13,8 +13,8 @@ from apps.dashboard.forms.fields import (
     JSONTextField,
     LinesField,
     ServerForm,
-    hide_optional_label,
     is_any_set,
+    keep_if_empty,
     slug_field,
 )
 from apps.dashboard.forms.spec_fields import OneRow
@@ -171,13 +171,10 @@ class PolicyModelForm(ServerForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        hide_optional_label(self.fields["logprob_mode"]).required = False
+        keep_if_empty(self, "logprob_mode")
         if not self.instance.pk:
             for name, proposed in _PROPOSED.items():
                 self.fields[name].widget.attrs["data-proposed"] = json.dumps({"provider": proposed})
-
-    def clean_logprob_mode(self) -> str:
-        return str(self.cleaned_data["logprob_mode"] or self.instance.logprob_mode)
 
     def essential(self) -> list[dict[str, Any]]:
         return [self._bind(group) for group in ESSENTIAL]

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import hide_optional_label
+from apps.dashboard.forms.fields import bound_fields, hide_optional_label
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.exports.retention.retention_rule import RetentionRule
 
@@ -20,9 +20,7 @@ class RetentionForm(forms.Form):
         for name in ("what", "archived"):
             hide_optional_label(self.fields[name])
 
-    @property
-    def use_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in USES]
+    use_fields = bound_fields(USES)
 
     @property
     def rule(self) -> RetentionRule:

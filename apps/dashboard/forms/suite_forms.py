@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from django import forms
 from django.core.exceptions import ValidationError
 
 from apps.dashboard.forms.collection_forms import PlanForm
-from apps.dashboard.forms.fields import LinesField, NamedForm, hide_optional_label, slug_field
+from apps.dashboard.forms.fields import LinesField, NamedForm, bound_fields, hide_optional_label, slug_field
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.specs import spec_fields
 from apps.rollouts.plans.plan_spec import LIMITS, ON_ONE_DATASET, Plan
@@ -50,10 +49,5 @@ class SuiteForm(NamedForm):
 class SuitePlanForm(PlanForm):
     """The plan of all datasets of a suite."""
 
-    @property
-    def basic_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in _BASICS]
-
-    @property
-    def other_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in spec_fields(Plan) if name not in {*_BASICS, *LIMITS, *_LEFT_OUT}]
+    basic_fields = bound_fields(_BASICS)
+    other_fields = bound_fields([name for name in spec_fields(Plan) if name not in {*_BASICS, *LIMITS, *_LEFT_OUT}])
