@@ -102,28 +102,16 @@ _SHARE_COLUMNS = (
 
 def _share(share: LabelFigures, ks: Sequence[int], names: Sequence[str]) -> list[object]:
     by_name = {each.name: each for each in share.component_figures}
+    low, high = share.confidence or (None, None)
+    derived = {
+        "low_95": low,
+        "high_95": high,
+        "input_tokens": share.tokens["input"],
+        "output_tokens": share.tokens["output"],
+        "mean_seconds": share.mean_duration,
+    }
     return [
-        share.label,
-        share.rollouts,
-        share.completed,
-        share.failed,
-        share.rewarded,
-        share.missing,
-        share.no_answer,
-        share.tasks,
-        share.mean_reward,
-        share.standard_error,
-        *(share.confidence or (None, None)),
-        share.std,
-        share.median,
-        share.min_reward,
-        share.max_reward,
-        share.tokens["input"],
-        share.tokens["output"],
-        share.cost,
-        share.mean_turns,
-        share.mean_tool_calls,
-        share.mean_duration,
+        *(derived[name] if name in derived else getattr(share, name) for name in _SHARE_COLUMNS),
         *(curve.get(k) for curve in (share.pass_at_k, share.majority_at_k, share.average_of_k) for k in ks),
         *(share.latency.get(phase) for phase in _PHASES),
         *(value for name in names for value in _component(by_name.get(name))),

@@ -67,7 +67,7 @@ class Facets(NamedTuple):
 
 def read_facets(there: RolloutList, rollouts: RolloutQuerySet) -> Facets:
     """Return the facets of the matching rollouts, with one statement."""
-    rows = list(there.narrow(rollouts).order_by("-pk").values_list(*_COLUMNS)[: LOOKED_AT + 1])
+    rows = list(there.narrow(rollouts).order_by("-pk").values_list(*_COLUMNS, named=True)[: LOOKED_AT + 1])
     is_capped = len(rows) > LOOKED_AT
     counted = _count(rows[:LOOKED_AT])
     counted["model"] = _models(counted.pop("collection"))
@@ -91,43 +91,27 @@ _LABELS = {
 
 def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
     counted: dict[str, Counter[Any]] = {key: Counter() for key in (*_LABELS, "collection")}
-    for (
-        collection,
-        status,
-        stop,
-        error,
-        reward,
-        masked,
-        ambiguous,
-        notices,
-        tool_errors,
-        flagged,
-        untold,
-        attempt,
-        tools,
-        split,
-        tags,
-    ) in rows:
-        counted["collection"][collection] += 1
-        counted["status"][status] += 1
-        counted["stop"][stop] += 1
-        counted["error"][error] += 1
-        counted["split"][split] += 1
-        counted["tool"].update(tools.keys())
-        counted["notice"].update(notices.split())
-        if reward is not None:
-            counted["reward"][_bucket(reward)] += 1
-        if tags:
-            counted["tag"].update(set(tags.split("\n")))
+    for row in rows:
+        counted["collection"][row.collection_id] += 1
+        counted["status"][row.status] += 1
+        counted["stop"][row.stop_reason] += 1
+        counted["error"][row.error_kind] += 1
+        counted["split"][row.task__split] += 1
+        counted["tool"].update(row.tools.keys())
+        counted["notice"].update(row.notices.split())
+        if row.reward is not None:
+            counted["reward"][_bucket(row.reward)] += 1
+        if row.task__tags_text:
+            counted["tag"].update(set(row.task__tags_text.split("\n")))
         for flag, holds in (
-            ("truncated", stop not in {"", *ENDED_BY_ITSELF}),
-            ("tool_error", tool_errors > 0),
-            ("credentials", flagged),
-            ("no_usage", untold > 0),
-            ("retried", attempt > 1),
-            ("masked", masked != ""),
-            ("ambiguous", ambiguous),
-            ("unscored", reward is None and status == "completed"),
+            ("truncated", row.stop_reason not in {"", *ENDED_BY_ITSELF}),
+            ("tool_error", row.tool_errors > 0),
+            ("credentials", row.flagged),
+            ("no_usage", row.calls_without_usage > 0),
+            ("retried", row.attempt > 1),
+            ("masked", row.masked != ""),
+            ("ambiguous", row.ambiguous_path),
+            ("unscored", row.reward is None and row.status == "completed"),
         ):
             if holds:
                 counted["flag"][flag] += 1
