@@ -36,7 +36,7 @@ def operation(
     """Declare an action of a viewset with its OpenAPI schema.
 
     `options` are passed to DRF's `action` or to `extend_schema`. A POST without `request` has no body. The view accepts
-    the query parameters among `parameters`, and with `filters` or a `filterset_class` those of the filters.
+    the query parameters among `parameters`, and with `filters` or a `filterset_class` the parameters of the filters.
     """
     schema = {name: options.pop(name) for name in _SCHEMA_OPTIONS & options.keys()}
     if method == "post":
@@ -191,7 +191,7 @@ class RowViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 class SavedRowViewSet(CreateModelMixin, UpdateModelMixin, TableViewSet):
     # Views of objects that create and update save with the same function, which validates the whole row.
 
-    # A function with the arguments `noun`, `user`, and those of `private_fields`.
+    # A function with the arguments `noun` and `user`, and an argument for each of `private_fields`.
     save_row: Callable[..., Model]
     # Write-only fields that are arguments of `save_row`. None keeps the stored value.
     private_fields: ClassVar[tuple[str, ...]] = ()

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from apps.api.framework.problems import bad_query
-from apps.rollouts.search.keyset_pages import Page, Sort, page_by_column
+from apps.rollouts.search.keyset_pages import Page, Sort, page_by_column, page_by_id
 
 PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
 DEFAULT_LIMIT = 50
@@ -47,7 +47,9 @@ class KeysetPagination(BasePagination):
         rows: list[Any]
         last_key: int | str | None
         if ordering in {"id", "-id"}:
-            rows, last_key = _page_by_id(queryset, ordering, place, limit)
+            after = "" if place is None else str(place)
+            found: Page[Any] = page_by_id(queryset, after, descending=ordering == "-id", size=limit)
+            rows, last_key = found.rows, int(found.after) if found.after else None
         else:
             sort = view.orders[ordering.removeprefix("-")]
             with_values, without_values = view.expect(request, sort)
@@ -112,14 +114,6 @@ def _read_limit(text: str) -> int:
 def _orders_of(view: Any) -> list[str]:
     names = ["id", *getattr(view, "orders", ())]
     return [sign + name for name in names for sign in ("", "-")]
-
-
-def _page_by_id(queryset: Any, ordering: str, place: int | str | None, limit: int) -> tuple[list[Any], int | None]:
-    if place is not None:
-        queryset = queryset.filter(**{"id__gt" if ordering == "id" else "id__lt": place})
-    # Read one extra row to detect a next page without COUNT.
-    rows = list(queryset.order_by(ordering)[: limit + 1])
-    return rows[:limit], rows[limit - 1].pk if len(rows) > limit else None
 
 
 def _decode_cursor(cursor: str, ordering: str) -> int | str | None:

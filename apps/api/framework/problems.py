@@ -67,7 +67,7 @@ def problem_body(status: int, kind: str, detail: str, instance: str, **members: 
 
 
 def problem_response(request: HttpRequest, status: int, kind: str, detail: str) -> JsonResponse:
-    """Return a problem document from code outside API views, such as middleware."""
+    """Return a problem document from code outside API views, for example middleware."""
     body = problem_body(status, kind, detail, request.path, **_id_member(request))
     return JsonResponse(body, status=status, content_type=PROBLEM_TYPE)
 

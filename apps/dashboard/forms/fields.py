@@ -215,7 +215,7 @@ def keep_if_empty(form: Any, *names: str) -> None:
 
 
 def bound_fields(names: Iterable[str]) -> property:
-    """Return a property of a form: those of the fields that it has."""
+    """Return a property with the bound fields of these names, without the fields that the form lacks."""
     return property(lambda form: [form[name] for name in names if name in form.fields])
 
 
