@@ -22,7 +22,7 @@ _FIELDS: dict[Any, type[serializers.Field[Any, Any, Any, Any]]] = {
 def record_serializer(record: type, **helps: str) -> Callable[[type[Made]], type[Made]]:
     """Return a class decorator that adds a serializer field for each field of the record. `helps` are help texts.
 
-    Fields declared on the class replace the fields of the record; a class attribute of None removes one. Declared fields
+    Fields declared on the class replace fields of the record; a class attribute of None removes one. Declared fields
     that the record lacks come first.
     """
 
