@@ -5,7 +5,6 @@ from typing import Any
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.generics import get_object_or_404
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,7 +17,7 @@ from apps.api.collections.plan_actions import PlanningActions
 from apps.api.collections.steering_actions import SteeringActions
 from apps.api.collections.task_change_actions import TaskChangeActions
 from apps.api.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
-from apps.api.framework.base_viewsets import operation
+from apps.api.framework.base_viewsets import RowViewSet, operation
 from apps.api.framework.query_filters import FlagFilter, SlugFilter, WordsFilter
 from apps.exports.rechecks.stale_outputs import collections_to_recheck
 from apps.reviews.agreement.reward_agreement import read_reward_agreement
@@ -63,20 +62,11 @@ class CollectionFilter(django_filters.FilterSet):
         return queryset.filter(archived_at__isnull=False) if value == "true" else queryset
 
 
-class CollectionViewSet(
-    ListModelMixin,
-    RetrieveModelMixin,
-    PlanningActions,
-    ImportActions,
-    SteeringActions,
-    TaskChangeActions,
-    FigureViewSet,
-):
+class CollectionViewSet(RowViewSet, PlanningActions, ImportActions, SteeringActions, TaskChangeActions, FigureViewSet):
     queryset = Collection.objects.present().select_related("dataset", "version", "environment", "agent", "policy_model")
     serializer_class = CollectionSerializer
     filterset_class = CollectionFilter
     orders = COLLECTION_ORDERS
-    lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

@@ -1,14 +1,13 @@
 """Comments on rollouts."""
 
+from functools import partial
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.mixins import CreateModelMixin
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.framework.base_viewsets import RowViewSet, operation, row_action
+from apps.api.framework.base_viewsets import RowViewSet, row_action
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import FlagFilter, IdFilter, filter_set
 from apps.reviews.comments.commenting import add_comment, resolve_comment
@@ -57,9 +56,4 @@ class CommentViewSet(CreateModelMixin, RowViewSet):
     resolve = row_action(
         "resolve", resolve_comment, "Resolve the thread of this comment. Returns the first comment of the thread."
     )
-
-    @operation(responses=CommentSerializer)
-    def reopen(self, request: Request, pk: str) -> Response:
-        """Reopen a resolved thread."""
-        comment = resolve_comment(comment=self.get_object(), user=self.user, resolved=False)
-        return Response(CommentSerializer(comment).data)
+    reopen = row_action("reopen", partial(resolve_comment, resolved=False), "Reopen a resolved thread.")

@@ -136,10 +136,7 @@ class QueueViewSet(DestroyModelMixin, RowViewSet):
 
     perform_destroy = row_deletion(delete_queue, "Delete a queue without submitted reviews. Otherwise close it.")
     close = row_action("close", close_queue, "Close the queue: no more items are assigned.")
-
-    @operation(responses=QueueSerializer)
-    def open(self, request: Request, pk: str) -> Response:
-        return self._answer(open_queue(queue=self.get_object(), user=self.user))
+    open = row_action("open", open_queue, "")
 
     @operation(responses={200: ReviewSerializer, 204: None})
     def claim(self, request: Request, pk: str) -> Response:
