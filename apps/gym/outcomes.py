@@ -255,53 +255,6 @@ def read_nemo_gym_failure(kind: str, stage: str = "") -> ErrorKind:
     return next((found for part, found in _PARTS if part in kind.lower()), "environment_error")
 
 
-OPENENV_ERRORS: dict[str, ErrorKind | Literal["tool_error"]] = {
-    "INVALID_JSON": "environment_error",
-    "UNKNOWN_TYPE": "environment_error",
-    "VALIDATION_ERROR": "tool_error",
-    "EXECUTION_ERROR": "tool_error",
-    "CAPACITY_REACHED": "environment_error",
-    "FACTORY_ERROR": "environment_error",
-    "SESSION_ERROR": "environment_error",
-}
-"""OpenEnv's error codes (`WSErrorCode`). After a `tool_error`, the session and the rollout continue."""
-
-HARBOR_EXCEPTIONS: dict[str, ErrorKind | StopReason] = {
-    "AgentSetupTimeoutError": "agent_error",
-    "AgentTimeoutError": "time_limit",
-    "VerifierTimeoutError": "verifier_timeout",
-    "EnvironmentStartTimeoutError": "environment_error",
-    "SandboxBuildFailedError": "environment_error",
-    "HealthcheckError": "environment_error",
-    "MemoryLimitExceededError": "environment_error",
-    "AddTestsDirError": "verifier_error",
-    "DownloadVerifierDirError": "verifier_error",
-    "VerifierOutputParseError": "verifier_error",
-    "RewardFileNotFoundError": "verifier_error",
-    "RewardFileEmptyError": "verifier_error",
-    "NonZeroAgentExitCodeError": "agent_error",
-    "AgentAuthenticationError": "agent_error",
-    "UnsupportedModelParametersError": "policy_error",
-    "ModelNotFoundError": "policy_error",
-    "NetworkConnectionError": "policy_error",
-    "ApiError": "policy_error",
-    "ApiRateLimitError": "policy_error",
-    "ApiUsageLimitError": "policy_error",
-    "ApiInternalServerError": "policy_error",
-    "ApiOverloadedError": "policy_error",
-    "ApiConnectionClosedError": "policy_error",
-    "ApiResponseStalledError": "policy_error",
-    "ApiProviderResourceNotFoundError": "policy_error",
-    "UnknownApiError": "policy_error",
-    "AgentSafetyRefusalError": "content_filter",
-    "OutputTokenExceededError": "max_output_tokens",
-    "OutputLengthExceededError": "max_output_tokens",
-    "ContextWindowExceededError": "context_length",
-    "ContextLengthExceededError": "context_length",
-    "CancelledError": "cancelled",
-}
-"""Harbor 0.26's exceptions by class name. After a stop reason, the trial was verified and its reward counts."""
-
 VERIFIERS_STOPS: dict[str, StopReason] = {
     "max_turns_reached": "max_steps",
     "prompt_too_long": "context_length",

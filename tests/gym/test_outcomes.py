@@ -7,11 +7,9 @@ import pytest
 from apps.gym.outcomes import (
     ENDED_BY_ITSELF,
     ERROR_KINDS,
-    HARBOR_EXCEPTIONS,
     MASKED,
     NEMO_GYM_FAILURES,
     NEMO_GYM_STAGES,
-    OPENENV_ERRORS,
     OUTCOMES,
     STOP_REASONS,
     VERIFIERS_STOPS,
@@ -85,6 +83,5 @@ def test_failures_of_nemo_gym_have_the_error_kind_of_their_stage_or_their_name()
 
 
 def test_words_of_other_programs_lead_to_known_outcomes():
-    for words in (NEMO_GYM_FAILURES, NEMO_GYM_STAGES, HARBOR_EXCEPTIONS, VERIFIERS_STOPS):
+    for words in (NEMO_GYM_FAILURES, NEMO_GYM_STAGES, VERIFIERS_STOPS):
         assert set(words.values()) <= set(OUTCOMES)
-    assert set(OPENENV_ERRORS.values()) <= {*ERROR_KINDS, "tool_error"}

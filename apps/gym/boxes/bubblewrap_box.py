@@ -57,10 +57,6 @@ class BubblewrapBox:
         self._has_run = False
         self._process: asyncio.subprocess.Process | None = None
 
-    @property
-    def is_alive(self) -> bool:
-        return self._folder is not None
-
     async def start(self) -> None:
         try:
             find_program("bwrap")

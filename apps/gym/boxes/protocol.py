@@ -42,11 +42,6 @@ class Box(Protocol):
     url: str
     """The base URL of the capture server, as commands in the box see it."""
 
-    @property
-    def is_alive(self) -> bool:
-        """Return True from `start` to `stop`."""
-        ...
-
     async def start(self) -> None:
         """Make the working folder. Raises BoxFailed."""
         ...

@@ -121,10 +121,6 @@ def _events(body: bytes) -> Iterator[dict[str, Any]]:
 # ── a reply → events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-"""An event without content, which keeps a connection open."""
-
-
 class MessageEvents:
     """Writes a reply as server-sent events, piece by piece: each method returns the bytes to send next.
 
@@ -213,11 +209,6 @@ def write_message_stream(reply: Reply, *, name: str, model: str) -> bytes:
                     written.append(events.redacted_thinking(block["data"]))
     written.append(events.end(stop_reason(reply), reply.usage))
     return b"".join(written)
-
-
-def write_error_event(error: dict[str, Any]) -> bytes:
-    """Return the event that ends a failed stream. `error` is the body of an error."""
-    return b"event: error\ndata: " + encode_json(error) + b"\n\n"
 
 
 def _event(kind: str, **fields: Any) -> bytes:

@@ -81,14 +81,12 @@ def test_a_box_has_its_files_and_one_use_of_its_life():
     async def main():
         async with box() as made:
             await made.upload("a/b", b"1")
-            assert made.is_alive
             ended = await made.exec(["sh", "-c", "cat a/b; echo 2 > c; exit 3"], {})
             assert (ended.status, ended.stdout) == (3, b"1")
             assert await made.download("c", 10) == b"2\n"
             with pytest.raises(BoxFailed, match="before the first command"):
                 await made.upload("d", b"")
             await made.stop()
-            assert not made.is_alive
             with pytest.raises(BoxFailed, match="not running"):
                 await made.exec(["true"], {})
 

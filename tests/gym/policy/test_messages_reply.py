@@ -20,11 +20,9 @@ from apps.gym.wires.messages_reply import (
     write_token_count,
 )
 from apps.gym.wires.messages_stream import (
-    PING,
     JoinedMessage,
     MessageEvents,
     join_messages_stream,
-    write_error_event,
     write_message_stream,
 )
 from apps.gym.wires.protocol import Reply
@@ -255,7 +253,7 @@ def test_pieces_are_written_as_they_come():
     written = MessageEvents(name="msg_1", model="m")
     stream = [
         written.start({"input_tokens": 5, "cached_tokens": 2}),
-        PING,
+        b'event: ping\ndata: {"type": "ping"}\n\n',
         written.thinking("Let me "),
         written.thinking("see."),
         written.signature("c2ln"),
@@ -305,7 +303,7 @@ def test_the_other_bodies_have_the_form_of_the_api():
         "overloaded_error",
     ]
     with pytest.raises(ReplyFailed, match=r"Slow down\."):
-        join_messages_stream(events(START) + write_error_event(write_messages_error(429, "Slow down.")))
+        join_messages_stream(events(START, write_messages_error(429, "Slow down.")))
     models = write_models(["a", "b"])
     assert ([card["id"] for card in models["data"]], models["first_id"], models["last_id"]) == (["a", "b"], "a", "b")
     short = write_token_count([{"role": "user", "content": "Hi"}], [])["input_tokens"]
