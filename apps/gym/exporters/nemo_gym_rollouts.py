@@ -28,34 +28,23 @@ _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parall
 """The sampling keys that `responses_create_params` allows. It rejects unknown keys."""
 
 
-def rollout_row(
-    events: list[TraceUnion],
-    row: TaskRow,
-    *,
-    reward: float,
-    components: dict[str, float],
-    stop_reason: str,
-    agent: str,
-    task_index: int,
-    repeat: int,
-    origin: dict[str, Any],
-    ended: float = 0.0,
-    masks_grammar: bool = False,
-) -> dict[str, Any]:
-    """Return one row, with `origin` under the key `gymweb`.
+def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    """Yield the attempt's row. The last item of a turn has its tokens if they were captured.
 
-    The last item of a turn has its tokens if they were captured.
+    `gymweb.model_version` is the first version, `model_versions` lists all if it changed.
 
     `gymweb.tokens` has the result of the prefix check: NeMo RL accepts a row as one sequence only if `segments` is 1,
-    and stops at others. With `masks_grammar`, calls with a grammar have no token fields, so that their tokens are
-    context in later prompts.
+    and stops at others. With `grammar_calls` set to `mask`, calls with a grammar have no token fields, so that their
+    tokens are context in later prompts.
 
     Raises Dropped if the trace has no model reply, or tokens that cannot be read.
     """
+    refuse_sampling(attempt.events, options)
+    events, row = attempt.events, attempt.task
     if not any(isinstance(event, ModelCall) for event in events):
         raise Dropped("no_assistant_turn")
     try:
-        if masks_grammar:
+        if options.grammar_calls == "mask":
             events = drop_tokens(events, is_constrained)
         found = check_prefixes(stored_tokens(events))
         events = restore_tokens(events)
@@ -66,33 +55,49 @@ def rollout_row(
         events = with_unique_ids(events)
     told = original.get("row", {})
     params = materialised_params(events, row)
-    response = assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason)
-    response["created_at"] = ended
+    response = assemble_response(events, {**row, PARAMS: params}, stop_reason=attempt.stop_reason)
+    response["created_at"] = attempt.ended
     verified = next((event for event in reversed(events) if isinstance(event, Verification)), None)
     whole, echoed = with_details(row, _details(verified, original, row))
+    components = {name: float(value) for name, value in attempt.components.items()}
     place = {
-        "_ng_task_index": task_index,
-        "_ng_rollout_index": repeat,
+        "_ng_task_index": attempt.task_index,
+        "_ng_rollout_index": attempt.repeat,
         **{name: told[name] for name in NUMBERS if name in told},
     }
-    return {
+    yield {
         **whole,
         PARAMS: restore_params(params, original),
         "response": restore_response(response, original),
-        "reward": float(reward),
-        **({"reward_components": {name: float(value) for name, value in components.items()}} if components else {}),
+        "reward": float(attempt.reward),
+        **({"reward_components": components} if components else {}),
         **({"explanation": verified.explanation} if verified and verified.explanation else {}),
         "_ng_rollout_id": f"{place['_ng_task_index']}-{place['_ng_rollout_index']}",
-        "agent_ref": {"type": "responses_api_agents", "name": agent},
+        "agent_ref": {"type": "responses_api_agents", "name": attempt.agent},
         **told,
         **place,
         OURS: {
-            **origin,
-            "stop_reason": stop_reason,
+            **_origin(attempt),
+            "stop_reason": attempt.stop_reason,
             **echoed,
             **({"tokens": _figures(found)} if found.captured else {}),
         },
     }
+
+
+def _origin(attempt: Attempt) -> Row:
+    versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
+    calls = sum(map(is_constrained, attempt.events))
+    given = {
+        "model_version": attempt.model_version,
+        "model_versions": list(versions) if len(versions) > 1 else [],
+        "logprob_mode": attempt.logprob_mode,
+        **attempt.engine,
+        "grammar_calls": calls,
+        "altered_sampling": name_altered(attempt.events),
+        "reward_override": attempt.override,
+    }
+    return {**attempt.columns, **{name: value for name, value in given.items() if value}}
 
 
 def _details(verified: Verification | None, original: dict[str, Any], row: TaskRow) -> dict[str, Any]:
@@ -145,42 +150,6 @@ def input_row(row: Row) -> Row:
 def input_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """Yield the input of the attempt's row."""
     yield from map(input_row, rollout_rows(attempt, options))
-
-
-def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """Yield the attempt's row.
-
-    `gymweb.model_version` is the first version, `model_versions` lists all if it changed.
-    """
-    refuse_sampling(attempt.events, options)
-    versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
-    yield rollout_row(
-        attempt.events,
-        attempt.task,
-        reward=attempt.reward,
-        components=attempt.components,
-        stop_reason=attempt.stop_reason,
-        agent=attempt.agent,
-        task_index=attempt.task_index,
-        repeat=attempt.repeat,
-        ended=attempt.ended,
-        masks_grammar=options.grammar_calls == "mask",
-        origin={
-            **attempt.columns,
-            **({"model_version": attempt.model_version} if attempt.model_version else {}),
-            **({"model_versions": list(versions)} if len(versions) > 1 else {}),
-            **({"logprob_mode": attempt.logprob_mode} if attempt.logprob_mode else {}),
-            **attempt.engine,
-            **_sampling_facts(attempt),
-            **({"reward_override": attempt.override} if attempt.override else {}),
-        },
-    )
-
-
-def _sampling_facts(attempt: Attempt) -> Row:
-    calls = sum(map(is_constrained, attempt.events))
-    found = {"grammar_calls": calls, "altered_sampling": name_altered(attempt.events)}
-    return {name: value for name, value in found.items() if value}
 
 
 FORMATS = [

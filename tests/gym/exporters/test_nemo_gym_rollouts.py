@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from openai.types.responses import Response
 
-from apps.gym.exporters.nemo_gym_rollouts import rollout_row
+from apps.gym.exporters.nemo_gym_rollouts import rollout_rows
+from apps.gym.exporters.protocol import Attempt, Options
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.traces.events import ModelCall, SessionOpened
 from apps.gym.traces.items import message
@@ -15,17 +16,11 @@ from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weathe
 NOT_FOR_VERIFY = {"_gymweb_details", "reward", "reward_components", "agent_ref", "gymweb"}
 
 
-def made(events, task=None, **fields):
-    given = {
-        "reward": 1,
-        "components": {},
-        "stop_reason": "answered",
-        "agent": "default",
-        "task_index": 5,
-        "repeat": 2,
-        "origin": {"rollout_id": 9},
-    }
-    return rollout_row(events, task or row(), **{**given, **fields})
+def made(events, task=None, options=None, **fields):
+    given = {"reward": 1, "stop_reason": "answered", "agent": "default", "task_index": 5, "repeat": 2}
+    attempt = Attempt(events=events, task=task or row(), columns={"rollout_id": 9}, **{**given, **fields})
+    [found] = rollout_rows(attempt, options or Options())
+    return found
 
 
 def test_a_row_has_task_request_response_and_reward():
@@ -126,20 +121,20 @@ def test_a_row_whose_reply_came_back_in_other_tokens_says_so():
 
 
 @pytest.mark.parametrize(
-    ("masks_grammar", "first", "figures"),
+    ("grammar_calls", "first", "figures"),
     [
-        (True, (), {"calls": 2, "captured": 1, "segments": 1, "breaks": []}),
+        ("mask", (), {"calls": 2, "captured": 1, "segments": 1, "breaks": []}),
         (
-            False,
+            "keep",
             ([1, 2], [3], [-0.5]),
             {"calls": 2, "captured": 2, "segments": 2, "breaks": [{"after_call": 1, "agreed": 2, "within": "reply"}]},
         ),
     ],
 )
-def test_calls_with_a_grammar_have_token_fields_only_if_kept(masks_grammar, first, figures):
+def test_calls_with_a_grammar_have_token_fields_only_if_kept(grammar_calls, first, figures):
     events = with_tokens(weather_trace(), ([1, 2], [3]), ([1, 2, 9, 4], [5, 6]))
     next(event for event in events if isinstance(event, ModelCall)).grammar = True
-    found = made(events, masks_grammar=masks_grammar)
+    found = made(events, options=Options(grammar_calls=grammar_calls))
     assert [token_fields(found["response"]["output"][place]) for place in (1, 4)] == [
         first,
         ([1, 2, 9, 4], [5, 6], [-0.5, -0.5]),
