@@ -4,14 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from apps.gym.loop.agent_loop import SAMPLING_KEYS
-from apps.gym.traces.events import (
-    EnvironmentTurn,
-    ModelCall,
-    ToolResult,
-    TraceUnion,
-)
-from apps.gym.traces.items import Item, TokenUsage, ToolNames, dump_json, function_calls, item_type
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, ToolResult, TraceUnion
+from apps.gym.traces.items import Item, ToolNames, dump_json, function_calls, item_type
 from apps.gym.traces.tokens import TokensMissing, capture_tokens, match_usage, pack_tokens, read_shape
+from apps.gym.wires.responses_wire import read_responses_usage
 
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 TURN_ENDS = "_gymweb_turn_ends"
@@ -62,7 +58,7 @@ def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
     last = next((event for event in reversed(events) if isinstance(event, ModelCall)), None)
     if last is None:
         return
-    last.usage = _usage(response)
+    last.usage = read_responses_usage(response.get("usage"))
     if sum(isinstance(event, ModelCall) for event in events) == 1 and last.tokens is not None:
         # With several turns, the usage may be that of all or of the last.
         shape = read_shape(last.tokens)
@@ -109,27 +105,6 @@ def _tokens(item: Item, before: bytes) -> tuple[bytes | None, str, bytes]:
     except TokensMissing as missing:
         return None, missing.note, before
     return pack_tokens(capture, before=before), "", capture.ids
-
-
-def _usage(response: dict[str, Any]) -> TokenUsage:
-    usage = response.get("usage")
-    if not isinstance(usage, dict):
-        return {}
-    return {
-        "input_tokens": _count(usage.get("input_tokens")),
-        "output_tokens": _count(usage.get("output_tokens")),
-        "reasoning_tokens": _count(_inside(usage, "output_tokens_details", "reasoning_tokens")),
-        "cached_tokens": _count(_inside(usage, "input_tokens_details", "cached_tokens")),
-    }
-
-
-def _inside(usage: dict[str, Any], outer: str, inner: str) -> object:
-    details = usage.get(outer)
-    return details.get(inner) if isinstance(details, dict) else 0
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
 
 
 def why_cut(response: dict[str, Any]) -> str:

@@ -125,7 +125,7 @@ def read_responses_reply(body: bytes) -> Reply:
         items=items,
         finish_reason=_finish_reason(envelope, items),
         server_finish_reason=foreign_reason(_reason(envelope), _REASONS) or foreign_reason(envelope.status, _STATUSES),
-        usage=_usage(envelope.usage),
+        usage=read_responses_usage(envelope.usage),
         model=as_name(envelope.model),
         response_id=response_id,
     )
@@ -179,7 +179,8 @@ def _finish_reason(envelope: _Envelope, items: list[Item]) -> str:
     return "stop"
 
 
-def _usage(usage: Any) -> TokenUsage:
+def read_responses_usage(usage: Any) -> TokenUsage:
+    """Return the token counts of a response."""
     if not isinstance(usage, dict):
         return {}
     return read_usage(
