@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from apps.gym.traces.authorship import Authors
+from apps.gym.traces.call_records import Place
 from apps.gym.traces.events import (
     AgentEnd,
     EnvironmentTurn,
@@ -34,21 +35,9 @@ from apps.gym.traces.main_path import MainPath, choose_path
 Numbered = tuple[int, TraceUnion]
 """(seq, event). An event derived from the request of a call has the seq of that call."""
 
-_GRAPH_DEFAULTS: dict[str, Any] = {
-    "call": 0,
-    "parent": 0,
-    "kept": 0,
-    "items_in": [],
-    "lineage": 0,
-    "root_reason": "",
-    "spawned_by": 0,
-    "retry_of": 0,
-    "served": True,
-    "ambiguous": False,
-    "thread": None,
-    "edited": [],
-    "previous": 0,
-    "declared": "",
+_LINE_CALL = ModelCall(seen=0, items=[])
+_GRAPH_DEFAULTS = {
+    name: getattr(_LINE_CALL, name) for name in (*Place.__struct_fields__, "served") if name != "tools_in"
 }
 """Values of the graph fields of a call in a line."""
 
