@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from msgspec.structs import asdict
+
 from apps.gym.trainability import GRAMMARS, PARTS, REASONS, Level, Reason, label_reason
 
 Unit = Literal["rollouts", "tasks", "pairs"]
@@ -85,7 +87,7 @@ class Ledger:
 
     def summarize(self, unit: Unit, *, grammar: str = "") -> Trainability:
         """Return the summary. `grammar` names the cause of tokens that a grammar may have forced."""
-        return summarize(
+        found = summarize(
             unit,
             considered=self.used + self.dropped.total(),
             used=self.used,
@@ -94,10 +96,12 @@ class Ledger:
             sampled_tokens=self.sampled_tokens,
             trainable_tokens=self.trainable_tokens,
             grammar=grammar,
-            altered=self.altered,
-            turns=self.turns,
-            trains_foreign=self.trains_foreign,
         )
+        turns = dict(self.turns)
+        if self.trains_foreign and (foreign := turns.pop("foreign_turn", 0)) and not found.notice:
+            notice = f"{foreign:,} trained turns were not written by the model. Set injected to dropped."
+            found = replace(found, notice=notice)
+        return add_parts(found, turns=turns, altered=self.altered)
 
 
 def find_unit(row_kind: str) -> Unit:
@@ -116,9 +120,6 @@ def summarize(
     sampled_tokens: int | None = None,
     trainable_tokens: int | None = None,
     grammar: str = "",
-    altered: Mapping[str, int] | None = None,
-    turns: Mapping[str, int] | None = None,
-    trains_foreign: bool = False,
 ) -> Trainability:
     """Return the summary of counts, most frequent reasons first."""
     left_out = [_left_out(name, count) for name, count in dropped.items() if count]
@@ -126,11 +127,7 @@ def summarize(
     masked = (sampled_tokens or 0) - (trainable_tokens or 0)
     if masked > 0:
         left_out.append(_left_out("grammar", masked))
-    notice = explain_untrainable(sampled_tokens, trainable_tokens, grammar)
-    turns = dict(turns or {})
-    if trains_foreign and (foreign := turns.pop("foreign_turn", 0)):
-        notice = notice or f"{foreign:,} trained turns were not written by the model. Set injected to dropped."
-    found = Trainability(
+    return Trainability(
         unit=unit,
         considered=considered,
         used=used,
@@ -138,10 +135,9 @@ def summarize(
         sampled_tokens=sampled_tokens,
         trainable_tokens=trainable_tokens,
         left_out=left_out,
-        notice=notice,
+        notice=explain_untrainable(sampled_tokens, trainable_tokens, grammar),
         grammar=grammar if sampled_tokens and not trainable_tokens else "",
     )
-    return add_parts(found, turns=turns, altered=altered or {})
 
 
 def add_parts(found: Trainability, *, turns: Mapping[str, int], altered: Mapping[str, int]) -> Trainability:
@@ -174,15 +170,8 @@ def explain_untrainable(sampled: int | None, trainable: int | None, grammar: str
 def _left_out(name: str, count: int) -> LeftOut:
     # Manifests of earlier versions may have reasons that no longer exist.
     reason = REASONS.get(name) or Reason(name=name, level="rollout", label=label_reason(name), sentence="")
-    return LeftOut(
-        reason=name,
-        level=reason.level,
-        count=count,
-        label=reason.label,
-        sentence=reason.sentence,
-        override=reason.override,
-        filter=reason.filter,
-    )
+    fields = asdict(reason)
+    return LeftOut(reason=fields.pop("name"), count=count, **fields)
 
 
 def describe(found: Trainability) -> str:
