@@ -119,12 +119,16 @@ def as_descriptor(content: bytes) -> int:
     return reading
 
 
-def as_nobody() -> list[str]:
-    """Return a command prefix that drops the privileges of root; empty for other users."""
+def as_nobody(*options: str) -> list[str]:
+    """Return a command prefix that drops the privileges of root; empty for other users.
+
+    `options` are more options of setpriv. Raises SandboxMissing.
+    """
     if os.geteuid() != 0:
         return []
     # If root starts bubblewrap, the program inside would keep root's access to files.
-    return [find_program("setpriv"), "--reuid", UNPRIVILEGED, "--regid", UNPRIVILEGED, "--clear-groups", "--"]
+    setpriv = find_program("setpriv", "apt-get install util-linux, because code is never run as root")
+    return [setpriv, "--reuid", UNPRIVILEGED, "--regid", UNPRIVILEGED, "--clear-groups", *options, "--"]
 
 
 @functools.cache
@@ -201,9 +205,9 @@ def _real(python: str) -> str:
     return str(Path(python).resolve())
 
 
-def find_program(program: str) -> str:
-    """Return the path of a program of the system. Raises SandboxMissing."""
+def find_program(program: str, needed: str = _NEEDED) -> str:
+    """Return the path of a program of the system. Raises SandboxMissing, with what is `needed`."""
     found = shutil.which(program, path="/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin")
     if found is None:
-        raise SandboxMissing(f"{program} is not installed: {_NEEDED}")
+        raise SandboxMissing(f"{program} is not installed: {needed}")
     return found

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -13,11 +12,9 @@ import msgspec
 from apps.gym.redaction.shortening import keep_end
 from apps.gym.sandbox.boot import Start, boot_arguments, watch_start
 from apps.gym.sandbox.bounded_output import run_bounded
-from apps.gym.sandbox.bubblewrap import Bubblewrap
+from apps.gym.sandbox.bubblewrap import Bubblewrap, as_nobody
 from apps.gym.sandbox.memory_groups import Share, TotalMemory
 from apps.gym.sandbox.protocol import Limits, NotStarted, Outcome, Sandbox, SandboxMissing
-
-_NOBODY = "65534"
 
 
 class UnprivilegedProcess:
@@ -36,23 +33,8 @@ class UnprivilegedProcess:
             return start.check(self._run(program.encode(errors="replace"), stdin, limits, start))
 
     def _run(self, given: bytes, stdin: bytes, limits: Limits, start: Start) -> Outcome:
-        command = boot_arguments(self._python, given, limits, start, bound_processes=False)
-        if os.geteuid() == 0:
-            setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
-            if setpriv is None:
-                raise SandboxMissing("setpriv is not installed, and code is never run as root")
-            command = [
-                setpriv,
-                "--reuid",
-                _NOBODY,
-                "--regid",
-                _NOBODY,
-                "--clear-groups",
-                "--pdeathsig",
-                "KILL",
-                "--",
-                *command,
-            ]
+        booted = boot_arguments(self._python, given, limits, start, bound_processes=False)
+        command = [*as_nobody("--pdeathsig", "KILL"), *booted]
         # If started by root, the program runs as the user nobody, who cannot reach private folders.
         open_to_all = os.geteuid() == 0
         with tempfile.TemporaryDirectory(prefix="gymweb-code-", dir="/tmp" if open_to_all else None) as folder:  # noqa: S108
