@@ -79,7 +79,9 @@ class SessionDriver(ABC):
         return [*self.take_judge_calls(), verification_event(reward, stop_reason, at=began, duration=duration)]
 
 
-def verification_event(reward: Reward, stop_reason: str, *, at: float, duration: float) -> Verification:
+def verification_event(
+    reward: Reward, stop_reason: str, *, at: float = 0.0, duration: float, reverification: int = 0
+) -> Verification:
     """Return the event of a verdict."""
     return Verification(
         reward=reward.value,
@@ -87,6 +89,7 @@ def verification_event(reward: Reward, stop_reason: str, *, at: float, duration:
         explanation=reward.explanation,
         details=reward.details,
         stop_reason=stop_reason,
+        reverification=reverification,
         at=at,
         duration=duration,
     )

@@ -6,12 +6,9 @@ import msgspec
 
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import TimedOut, VerifierError
+from apps.gym.loop.attempt_driver import verification_event
 from apps.gym.outcomes import read_mask
-from apps.gym.resources.protocol import (
-    ResourceServer,
-    Session,
-    SteppedSession,
-)
+from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification, tool_offers
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix
@@ -67,14 +64,8 @@ async def verify_again(
         return Verdict(judge_calls=_calls(sessions), error=VerifierError(told))
     return Verdict(
         judge_calls=_calls(sessions),
-        verification=Verification(
-            reward=reward.value,
-            components=reward.components,
-            explanation=reward.explanation,
-            details=reward.details,
-            stop_reason=stop_reason,
-            reverification=number,
-            duration=time.perf_counter() - began - limit.waited,
+        verification=verification_event(
+            reward, stop_reason, duration=time.perf_counter() - began - limit.waited, reverification=number
         ),
     )
 
