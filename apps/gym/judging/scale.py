@@ -75,12 +75,12 @@ def verdict_schema(key: str, kind: dict[str, Any]) -> dict[str, Any]:
 
     The value of the mark is not in the schema, so that servers compile the schema only once.
     """
-    return {
-        "type": "object",
-        "properties": {"mark": {"type": "string"}, "explanation": {"type": "string"}, key: kind},
-        "required": ["mark", "explanation", key],
-        "additionalProperties": False,
-    }
+    return closed_object(mark={"type": "string"}, explanation={"type": "string"}, **{key: kind})
+
+
+def closed_object(**properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has these properties and no others."""
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def find_answer(answer: dict[str, Any], key: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from apps.gym.judging.prompts import ANSWER_FORM, DATA_RULE, readable_item
-from apps.gym.judging.scale import VerdictUnreadable, find_answer, read_choice
+from apps.gym.judging.scale import VerdictUnreadable, closed_object, find_answer, read_choice
 from apps.gym.redaction.shortening import cut, cut_middle, shorten
 from apps.gym.storable import is_number
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, TraceUnion
@@ -64,8 +64,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def schema(self) -> dict[str, Any]:
         """Return the schema of an answer. The reason comes first, so that the model reasons before it decides."""
         answer: dict[str, Any] = {"type": "number"} if self.kind == "number" else {"enum": self.choices}
-        citation = _object(event={"type": "integer"}, quote={"type": "string"})
-        return _object(
+        citation = closed_object(event={"type": "integer"}, quote={"type": "string"})
+        return closed_object(
             mark={"type": "string"},
             reason={"type": "string"},
             citations={"type": "array", "items": citation},
@@ -100,10 +100,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         # JSON can escape half a surrogate pair, which cannot be stored.
         text = cut(reason if isinstance(reason, str) else "", MAX_REASON).encode(errors="replace").decode().strip()
         return Answer(value=value, reason=text, citations=citations)
-
-
-def _object(**properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def _read_citations(given: object, transcript: Mapping[int, str]) -> list[Citation]:

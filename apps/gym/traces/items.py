@@ -1,6 +1,7 @@
 """Conversation items: the OpenAI Responses shapes, kept as plain JSON objects so that no unknown field is lost."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
@@ -195,6 +196,14 @@ def flat_tool(tool: Any) -> Any:
 def refuse_constant(name: str) -> NoReturn:
     """Raise ValueError for NaN and Infinity. Pass it to `json.loads` as `parse_constant`; the default accepts them."""
     raise ValueError(f"{name} is not JSON")
+
+
+def finite_float(text: str) -> float:
+    """Parse a finite float. 1e400 is valid JSON, but would be read as infinity and written as null or invalid JSON."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is larger than any number that can be written")
+    return number
 
 
 def encode_json(value: object) -> bytes:

@@ -9,7 +9,6 @@ because many templates accept only one, at the start.
 """
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from apps.gym.traces.items import (
     TaskRow,
     Tool,
     ToolNames,
+    finite_float,
     is_by_model,
     item_type,
     join_parts,
@@ -329,7 +329,7 @@ def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
     if isinstance(given, str):
         try:
             # Not orjson, which reads integers of more than 64 bits as floats: those would be different arguments.
-            floats = _exact_float if wanted == "exact_object" else _finite_float
+            floats = _exact_float if wanted == "exact_object" else finite_float
             parsed = json.loads(given, parse_constant=refuse_constant, parse_float=floats) if given.strip() else {}
         except (ValueError, RecursionError):
             raise Dropped("malformed_arguments") from None
@@ -340,16 +340,8 @@ def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
     return given if isinstance(given, str) and given.strip() else json.dumps(parsed, ensure_ascii=False)
 
 
-def _finite_float(text: str) -> float:
-    """Parse a finite float. 1e400 is valid JSON, but would be read as infinity and written as null or invalid JSON."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is larger than any number that can be written")
-    return number
-
-
 def _exact_float(text: str) -> float:
-    number = _finite_float(text)
+    number = finite_float(text)
     if not is_loaded_exactly(number):
         raise Dropped("inexact_numbers")
     return number

@@ -34,7 +34,7 @@ The trace records what the rollout sent, so nothing else may set them.
 _NOT_FOR_TASKS = FIXED | {"background", "store", "stream", "stream_options"}
 
 
-_NO_SAMPLING = FIXED - {"instructions"}
+NO_SAMPLING = FIXED - {"instructions"}
 
 
 class SamplingRefused(PolicyError):
@@ -47,7 +47,7 @@ def check_sampling(sampling: dict[str, Any]) -> None:
     Models, agents and collections with such sampling can no longer be saved. This check is for older rows, and for
     requests of captured agents.
     """
-    if refused := sorted(key for key in _NO_SAMPLING & sampling.keys() if sampling[key] is not None):
+    if refused := sorted(key for key in NO_SAMPLING & sampling.keys() if sampling[key] is not None):
         raise SamplingRefused(f"Sampling cannot set {', '.join(refused)}, which the rollout sets.").permanent()
 
 

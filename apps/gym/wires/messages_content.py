@@ -2,7 +2,6 @@
 
 import base64
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +9,16 @@ from typing import Any
 
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import call_item, message_item
-from apps.gym.traces.items import UNPARSED, Item, encode_json, item_type, read_json, refuse_constant, text_of
+from apps.gym.traces.items import (
+    UNPARSED,
+    Item,
+    encode_json,
+    finite_float,
+    item_type,
+    read_json,
+    refuse_constant,
+    text_of,
+)
 
 Block = dict[str, Any]
 
@@ -200,18 +208,11 @@ def read_arguments(given: Any) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        read = json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
+        read = json.loads(text, parse_constant=refuse_constant, parse_float=finite_float)
     except (ValueError, RecursionError):
         read = None
     # Lone surrogates cannot be sent.
     return read if isinstance(read, dict) and read_json(text) is not None else {UNPARSED: text}
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return number
 
 
 def _thinking_blocks(item: Item, *, unsigned: bool) -> list[Block]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.gym.redaction.shortening import shorten
 from apps.gym.storable import is_number
-from apps.gym.wires.dialect import FIXED
+from apps.gym.wires.dialect import NO_SAMPLING
 
 _Check = tuple[Callable[[Any], bool], str]
 
@@ -15,9 +15,6 @@ _CHECKS: dict[str, _Check] = {
     "top_p": (lambda value: is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
     "max_output_tokens": (lambda value: type(value) is int and value >= 1, "a whole number of at least 1"),
 }
-
-
-_NO_SAMPLING = FIXED - {"instructions"}
 
 
 def find_sampling_problems(sampling: object) -> list[str]:
@@ -35,7 +32,7 @@ def find_sampling_problems(sampling: object) -> list[str]:
         ),
         *(
             f"{key} is set by the rollout and is not a sampling option."
-            for key in sorted(_NO_SAMPLING & sampling.keys())
+            for key in sorted(NO_SAMPLING & sampling.keys())
         ),
     ]
 

@@ -16,7 +16,8 @@ import msgspec
 import orjson
 
 from apps.gym.image_data import DATA_URL, image_addresses
-from apps.gym.traces.items import Item, Tool, item_type, text_of
+from apps.gym.traces.chat_turns import call_item, message_item
+from apps.gym.traces.items import Item, Tool, item_type, output_text, text_of
 from apps.gym.wires.protocol import Ask, Reply, Weights
 from apps.gym.wires.scripted_answers import (
     answer_about_images,
@@ -125,7 +126,7 @@ class _Conversation(msgspec.Struct):
 
     def output_of(self, call_id: str) -> str:
         found = (item for item in self.later_items if item.get("type") == "function_call_output")
-        return next((_output_text(item) for item in found if item.get("call_id") == call_id), "")
+        return next((output_text(item.get("output", "")) for item in found if item.get("call_id") == call_id), "")
 
 
 class _Attempt:
@@ -190,14 +191,8 @@ class _Attempt:
         arguments = orjson.dumps({"expression": expression}).decode()
         if self.mistake == "malformed_arguments" and part == 0 and tries == 0:
             arguments = arguments[:-2]
-        return {
-            "type": "function_call",
-            "id": f"fc_{self.view.digest}_{part}_{tries}",
-            "call_id": f"call_{self.view.digest}_{part}_{tries}",
-            "name": calculator["name"],
-            "arguments": arguments,
-            "status": "completed",
-        }
+        name = f"{self.view.digest}_{part}"
+        return call_item(name, tries, call_id=None, tool=calculator["name"], arguments=arguments)
 
     def _misread(self, expression: str) -> str:
         """Return the expression with one number slightly changed, as if miscopied, so that its value differs."""
@@ -245,26 +240,14 @@ class _Attempt:
         if calls:
             return self._answer_with(self.view.output_of(calls[-1]) or "nothing", "The tool has answered.")
         tool = _most_relevant(self.view.tools, self.view.prompt)
-        arguments = _guess_arguments(tool, self.view.prompt)
-        call = {
-            "type": "function_call",
-            "id": f"fc_{self.view.digest}_0_0",
-            "call_id": f"call_{self.view.digest}_0_0",
-            "name": tool["name"],
-            "arguments": orjson.dumps(arguments).decode(),
-            "status": "completed",
-        }
+        arguments = orjson.dumps(_guess_arguments(tool, self.view.prompt)).decode()
+        call = call_item(f"{self.view.digest}_0", 0, call_id=None, tool=tool["name"], arguments=arguments)
         return _Turn(f"The tool {tool['name']} may know.", [call])
 
 
 def _message(view: _Conversation, text: str) -> Item:
-    return {
-        "type": "message",
-        "id": f"msg_{view.digest}_{view.turn}",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": text, "annotations": []}],
-    }
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return message_item(f"{view.digest}_{view.turn}", [part])
 
 
 def _find_calculator(tools: Sequence[Tool]) -> Tool | None:
@@ -273,11 +256,6 @@ def _find_calculator(tools: Sequence[Tool]) -> Tool | None:
         if "expression" in properties and (tool["name"] == "calculator" or list(properties) == ["expression"]):
             return tool
     return None
-
-
-def _output_text(item: Item) -> str:
-    output = item.get("output", "")
-    return output if isinstance(output, str) else text_of({"content": output})
 
 
 def _read_number(output: str) -> str | None:

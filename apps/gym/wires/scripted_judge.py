@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from apps.gym.traces.items import dump_json, text_of
+from apps.gym.traces.items import as_object, dump_json, text_of
 from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask
 
 _SECTION = re.compile(r"^<(\w+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>$", re.DOTALL | re.MULTILINE)
@@ -87,6 +87,4 @@ def _scale_merit(merit: float, kind: dict[str, Any]) -> str | float:
 
 
 def _format(ask: Ask) -> dict[str, Any]:
-    text = ask.sampling.get("text")
-    form = text.get("format") if isinstance(text, dict) else None
-    return form if isinstance(form, dict) else {}
+    return as_object(as_object(ask.sampling.get("text")).get("format"))
