@@ -17,7 +17,7 @@ from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rollout_files.originals import read_original
 from apps.gym.rollout_files.response_turns import CUTS, read_turns, why_cut
 from apps.gym.rollout_files.stored_calls import StoredTrace, trace_events
-from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.file_rows import RowRefused, expect, read_row
 from apps.gym.tasks.materialised_tasks import flat_task, is_materialised
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import OURS, PREFIXES, verifier_details
@@ -184,9 +184,7 @@ def _response(row: dict[str, Any], *, needed: bool) -> dict[str, Any]:
         return {"output": []}
     if not isinstance(response, dict):
         raise RowRefused("missing", "/response is missing: the Responses object of the attempt")
-    output = response.get("output")
-    if not isinstance(output, list):
-        raise RowRefused("wrong_type", "/response/output must be a list of items")
+    output = expect(response.get("output"), list, "a list of items", "/response/output")
     for number, item in enumerate(output):
         if not isinstance(item, dict) or item_type(item) == "unknown":
             raise RowRefused("wrong_type", f"/response/output/{number} must be an item with a type")
@@ -197,8 +195,7 @@ def _components(row: dict[str, Any]) -> dict[str, float]:
     given = row.get("reward_components")
     if given is None:
         return {}
-    if not isinstance(given, dict):
-        raise RowRefused("wrong_type", "/reward_components must be an object of numbers")
+    expect(given, dict, "an object of numbers", "/reward_components")
     for name, value in given.items():
         if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
             raise RowRefused("reward", f"/reward_components/{cut(name, 60)} must be {REWARD_BOUNDS}")

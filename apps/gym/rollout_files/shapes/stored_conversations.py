@@ -7,7 +7,7 @@ import orjson
 
 from apps.gym.redaction.shortening import cut
 from apps.gym.rollout_files.response_turns import TURN_ENDS
-from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.file_rows import RowRefused, expect
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.traces.chat_turns import assistant_items, chat_items, message_item
 from apps.gym.traces.items import Item, TaskRow, TokenUsage, Tool, dump_json
@@ -24,11 +24,9 @@ def read_messages(value: object, pointer: str, *, text_role: str) -> list[Messag
     """
     if isinstance(value, str):
         return [{"role": text_role, "content": value}] if value.strip() else []
-    if not isinstance(value, list):
-        raise RowRefused("wrong_type", "must be a list of messages", pointer=pointer)
     messages: list[Message] = []
     waiting: list[str] = []
-    for place, given in enumerate(value):
+    for place, given in enumerate(expect(value, list, "a list of messages", pointer)):
         at = f"{pointer}/{place}"
         message = _checked(given, at, text_role)
         if message["role"] == "assistant":
@@ -80,10 +78,8 @@ def read_tools(value: object, pointer: str) -> list[Tool]:
             raise RowRefused("not_json", "is not JSON: a list of tools", pointer=pointer) from None
     if value is None:
         return []
-    if not isinstance(value, list):
-        raise RowRefused("wrong_type", "must be a list of tools", pointer=pointer)
     tools = []
-    for place, given in enumerate(value):
+    for place, given in enumerate(expect(value, list, "a list of tools", pointer)):
         at = f"{pointer}/{place}"
         function = given.get("function", given) if isinstance(given, dict) else None
         if not isinstance(function, dict) or given.get("type") not in (None, "function"):
@@ -96,9 +92,8 @@ def read_tools(value: object, pointer: str) -> list[Tool]:
 
 
 def _checked(given: object, at: str, text_role: str) -> Message:
-    if not isinstance(given, dict):
-        raise RowRefused("wrong_type", "must be a message: an object with role and content", pointer=at)
-    message = {key: value for key, value in given.items() if value is not None}
+    whole = expect(given, dict, "a message: an object with role and content", at)
+    message = {key: value for key, value in whole.items() if value is not None}
     role = message.get("role")
     if role == "text":
         # `verifiers` uses this role for a completion in plain text.
@@ -129,9 +124,7 @@ def _check_part(part: object, at: str) -> None:
 
 
 def _calls(message: Message, at: str, place: int) -> list[dict[str, Any]]:
-    given = message.get("tool_calls") or []
-    if not isinstance(given, list):
-        raise RowRefused("wrong_type", "must be a list of calls", pointer=f"{at}/tool_calls")
+    given = expect(message.get("tool_calls") or [], list, "a list of calls", f"{at}/tool_calls")
     if not given and isinstance(message.get("function_call"), dict):
         given = [{"function": message["function_call"]}]
     return [

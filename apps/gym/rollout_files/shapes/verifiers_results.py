@@ -18,7 +18,7 @@ from apps.gym.rollout_files.shapes.stored_conversations import (
     spoken_items,
     stored_task,
 )
-from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.file_rows import RowRefused, expect
 from apps.gym.traces.items import Item, TaskRow, as_object, read_json
 
 _NAMES = (
@@ -88,10 +88,9 @@ def _info(row: dict[str, Any]) -> Any:
 
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
     """Return the values of the rubric's functions. Older data sets store each in its own column."""
-    given = row.get("metrics")
-    if given is not None and not isinstance(given, dict):
-        raise RowRefused("wrong_type", "must be an object of numbers", pointer="/metrics")
-    columns = {key: value for key, value in row.items() if key not in _KNOWN} if given is None else given
+    if (columns := row.get("metrics")) is None:
+        columns = {key: value for key, value in row.items() if key not in _KNOWN}
+    expect(columns, dict, "an object of numbers", "/metrics")
     components = {key: value for key, value in columns.items() if is_number(value)}
     for key, value in components.items():
         if not abs(value) <= MAX_REWARD:
