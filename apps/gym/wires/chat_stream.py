@@ -73,7 +73,7 @@ class ChatStreamReader:
                 if given == b"[DONE]":
                     self._is_done = True
                     return
-                self._add(_parse(given))
+                self._add(read_event(given))
         except ReplyMalformed as problem:
             self._problem, self._is_done = problem, True
 
@@ -214,14 +214,15 @@ def _add_text(texts: dict[str, list[str]], name: str, given: Any) -> None:
         texts.setdefault(name, []).extend(_texts_of(given))
 
 
-def _parse(line: bytes) -> dict[str, Any]:
+def read_event(data: bytes) -> dict[str, Any]:
+    """Return the object of an event. Raises ReplyMalformed."""
     try:
-        chunk = orjson.loads(null_constants(line))
+        event = orjson.loads(null_constants(data))
     except orjson.JSONDecodeError as error:
-        raise ReplyMalformed(f"A chunk of the endpoint's stream is not JSON: {error}") from None
-    if not isinstance(chunk, dict):
-        raise ReplyMalformed("A chunk of the endpoint's stream is not an object.")
-    return chunk
+        raise ReplyMalformed(f"An event of the endpoint's stream is not JSON: {error}") from None
+    if not isinstance(event, dict):
+        raise ReplyMalformed("An event of the endpoint's stream is not an object.")
+    return event
 
 
 def _as_list(given: Any, name: str) -> list[Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from apps.gym.json_constants import null_constants
 from apps.gym.traces.items import UNPARSED, TokenUsage, as_object, encode_json, item_type, read_json
 from apps.gym.wires.chat_reply import ReplyInterrupted, ReplyMalformed
+from apps.gym.wires.chat_stream import read_event
 from apps.gym.wires.messages_content import assistant_blocks, write_call_id
 from apps.gym.wires.messages_reply import failed_reply, stop_reason, write_messages_usage
 from apps.gym.wires.protocol import Reply
@@ -107,15 +107,8 @@ def _index(event: dict[str, Any]) -> int:
 
 def _events(body: bytes) -> Iterator[dict[str, Any]]:
     for line in body.splitlines():
-        if not line.startswith(b"data:"):
-            continue  # comments, ids and event names
-        try:
-            event = orjson.loads(null_constants(line.removeprefix(b"data:").strip()))
-        except orjson.JSONDecodeError as error:
-            raise ReplyMalformed(f"An event of the endpoint's stream is not JSON: {error}") from None
-        if not isinstance(event, dict):
-            raise ReplyMalformed("An event of the endpoint's stream is not an object.")
-        yield event
+        if line.startswith(b"data:"):  # others are comments, ids and event names
+            yield read_event(line.removeprefix(b"data:").strip())
 
 
 # ── a reply → events ─────────────────────────────────────────────────────────────────────────────────────────────────
