@@ -8,13 +8,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from apps.gym.environments.task_generation import Call, Kit, Move, Player, Seen
 from apps.gym.errors import GymError, VerifierError
-from apps.gym.loop.trials.players import play_attempt, reward_of
+from apps.gym.loop.trials.players import play_attempt, played_call, reward_of
 from apps.gym.resources.own_verifier import ROW_FIELD
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.rewards import Reward
@@ -212,13 +212,7 @@ def _items(move: Move) -> Iterator[Item]:
         yield message("assistant", move.text)
     for number, call in enumerate(move.calls):
         call_id = f"call_{number}"
-        arguments: Any = call.arguments
-        yield {
-            "type": "function_call",
-            "call_id": call_id,
-            "name": call.name,
-            "arguments": arguments if isinstance(arguments, str) else dump_json(arguments),
-        }
+        yield played_call(call, call_id)
         yield {"type": "function_call_output", "call_id": call_id, "output": "{}"}
 
 

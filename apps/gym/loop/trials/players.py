@@ -28,14 +28,15 @@ class PlayedPolicy:
     async def ask(self, ask: Ask) -> Reply:
         seen = Seen(row=self._row, items=ask.items, tools=ask.tools, turn=self._turn, dice=self._dice)
         move = self._player(seen)
-        items: list[Item] = [_call(call, f"call_{self._turn}_{at}") for at, call in enumerate(move.calls)]
+        items: list[Item] = [played_call(call, f"call_{self._turn}_{at}") for at, call in enumerate(move.calls)]
         if move.text or not items:
             items = [message("assistant", move.text), *items]
         self._turn += 1
         return Reply(items=items, finish_reason="tool_calls" if move.calls else "stop", model="played")
 
 
-def _call(call: Call, call_id: str) -> Item:
+def played_call(call: Call, call_id: str) -> Item:
+    """Return the item of a player's call."""
     arguments = call.arguments if isinstance(call.arguments, str) else dump_json(call.arguments)
     return {"type": "function_call", "call_id": call_id, "name": call.name, "arguments": arguments}
 
