@@ -8,7 +8,11 @@ from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import TimedOut, VerifierError
 from apps.gym.loop.attempt_driver import verification_event
 from apps.gym.outcomes import read_mask
-from apps.gym.resources.protocol import ResourceServer, Session, SteppedSession
+from apps.gym.resources.protocol import (
+    ResourceServer,
+    Session,
+    SteppedSession,
+)
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification, tool_offers
 from apps.gym.traces.items import TaskRow, call_arguments, function_calls
 from apps.gym.wires.tool_names import assemble_unprefixed_response, strip_tool_prefix

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from apps.gym.loop.agent_loop import SAMPLING_KEYS
-from apps.gym.traces.events import EnvironmentTurn, ModelCall, ToolResult, TraceUnion
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    ModelCall,
+    ToolResult,
+    TraceUnion,
+)
 from apps.gym.traces.items import Item, ToolNames, dump_json, function_calls, item_type
 from apps.gym.traces.tokens import TokensMissing, capture_tokens, match_usage, pack_tokens, read_shape
 from apps.gym.wires.responses_wire import read_responses_usage
