@@ -106,7 +106,7 @@ def test_rollouts_of_another_collection_stay(collection):
 
 def test_a_collection_that_goes_on_keeps_its_rollouts(collection):
     Collection.objects.filter(pk=collection.pk).update(state="running", finished_at=None)
-    with pytest.raises(CannotSteer, match="Cancel it before deleting rollouts"):
+    with pytest.raises(CannotSteer, match="Cancel it first"):
         queue_rollout_deletion(collection=collection, chosen={"status": "failed"})
 
 

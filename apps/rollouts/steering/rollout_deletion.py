@@ -6,11 +6,9 @@ Works like the deletion of a collection; the collection stays and updates its co
 import math
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import F, Q
 
-from apps.accounts.audit_log import record
-from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
 from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
@@ -22,11 +20,10 @@ from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
-from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.deletion_steps import CHUNK, start_deletion, store_progress
 from apps.rollouts.trace_sizes import measure_traces
-from apps.tasks.deletion_jobs import AlreadyBeingDeleted, find_references, refuse_losses
+from apps.tasks.deletion_jobs import find_references, refuse_losses
 
-CHUNK = 200
 MAX_IDS = 1000
 ENDED = (Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED)
 _EXACT: dict[str, tuple[str, ...]] = {
@@ -66,20 +63,14 @@ def queue_rollout_deletion(
     if not number:
         raise RemovalRefused("No finished rollouts of this collection match.")
     refuse_made_of(collection)
-    try:
-        with transaction.atomic():
-            locked = Collection.objects.select_for_update().get(pk=collection.pk)
-            if not locked.is_finished:
-                raise CannotSteer(f"{locked.label} is {locked.state}. Cancel it before deleting rollouts.")
-            what = f"{number:,} rollout{'' if number == 1 else 's'} of {locked.label}"
-            deletion = CollectionDeletion.objects.create(
-                collection=locked, name=what[:220], total=number, chosen=chosen, created_by=user
-            )
-            target = f"collection {locked.pk}"
-            record(user=user, action="collection.rollouts_deleted", target=target, rollouts=number, chosen=chosen)
-    except IntegrityError:
-        raise AlreadyBeingDeleted(f"A deletion in {collection.label} is already in progress.") from None
-    return deletion
+    return start_deletion(
+        collection,
+        name=f"{number:,} rollout{'' if number == 1 else 's'} of {collection.label}",
+        total=number,
+        action="collection.rollouts_deleted",
+        user=user,
+        chosen=chosen,
+    )
 
 
 def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQuerySet:
@@ -142,16 +133,9 @@ def refuse_made_of(collection: Collection) -> None:
 def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> None:
     """Carry out the deletion in short transactions; after each, the figures of the collection are correct."""
     refuse_made_of(collection)
-    mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
         size = measure_traces(ids)
-        removed = _remove(collection, ids)
-        mine.update(
-            deleted=F("deleted") + removed,
-            deleted_events=F("deleted_events") + size.events,
-            deleted_bytes=F("deleted_bytes") + size.bytes,
-            **progress_fields(),
-        )
+        store_progress(deletion, _remove(collection, ids), size)
         process_exit.check()
     announce_collection(collection.pk)
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable
 
-from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from apps.accounts.audit_log import record
-from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
 from apps.gym import process_exit
-from apps.gym.redaction.shortening import cut
 from apps.rollouts.models import (
     Collection,
     CollectionDeletion,
@@ -21,11 +18,8 @@ from apps.rollouts.models import (
     UnindexedRollout,
 )
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.deletion_steps import CHUNK, start_deletion, store_progress
 from apps.rollouts.trace_sizes import measure_traces
-from apps.tasks.deletion_jobs import AlreadyBeingDeleted
-
-CHUNK = 200
 
 
 def queue_trace_deletion(*, collection: Collection, user: User | None = None) -> CollectionDeletion:
@@ -33,24 +27,15 @@ def queue_trace_deletion(*, collection: Collection, user: User | None = None) ->
 
     Raise CannotSteer for an unfinished collection, and AlreadyBeingDeleted.
     """
-    try:
-        with transaction.atomic():
-            locked = Collection.objects.select_for_update().get(pk=collection.pk)
-            if not locked.is_finished:
-                raise CannotSteer(f"{locked.label} is {locked.state}. Cancel it first.")
-            total = rollouts_with_traces(locked).count()
-            deletion = CollectionDeletion.objects.create(
-                collection=locked,
-                name=cut(f"traces of {locked.label}", 220),
-                total=total,
-                traces_only=True,
-                created_by=user,
-            )
-            Collection.objects.filter(pk=locked.pk).update(traces_deleted_at=timezone.now())
-            record(user=user, action="collection.traces_deleted", target=f"collection {locked.pk}", rollouts=total)
-    except IntegrityError:
-        raise AlreadyBeingDeleted(f"A deletion in {collection.label} is already in progress.") from None
-    return deletion
+    return start_deletion(
+        collection,
+        name=f"traces of {collection.label}",
+        total=rollouts_with_traces(collection).count(),
+        action="collection.traces_deleted",
+        user=user,
+        changes={"traces_deleted_at": timezone.now()},
+        traces_only=True,
+    )
 
 
 def rollouts_with_traces(collection: Collection) -> RolloutQuerySet:
@@ -61,18 +46,12 @@ def rollouts_with_traces(collection: Collection) -> RolloutQuerySet:
 
 def remove_traces(deletion: CollectionDeletion, collection: Collection) -> None:
     """Carry out the deletion in short transactions."""
-    mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     while ids := list(rollouts_with_traces(collection).order_by().values_list("pk", flat=True)[:CHUNK]):
         with transaction.atomic():
             size = measure_traces(ids)
             for model in (TraceEvent, RolloutWords, UnindexedRollout):
                 model._default_manager.filter(rollout__in=ids).delete()
-            mine.update(
-                deleted=F("deleted") + len(ids),
-                deleted_events=F("deleted_events") + size.events,
-                deleted_bytes=F("deleted_bytes") + size.bytes,
-                **progress_fields(),
-            )
+            store_progress(deletion, len(ids), size)
         process_exit.check()
     announce_collection(collection.pk)
 
