@@ -11,11 +11,9 @@ from apps.accounts.audit_log import describe, record
 from apps.agents.models import Agent
 from apps.gym.boxes.command_spec import find_spec_problems
 from apps.gym.boxes.mounts import find_mount_problem
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
-from apps.policies.row_checks import check_row
+from apps.policies.row_checks import check_row, find_url_problem
 
 _ROLES = ("user", "assistant", "system", "developer")
 
@@ -59,10 +57,8 @@ def find_errors(agent: Agent) -> dict[str, list[str]]:
 def _find_server_problem(agent: Agent) -> str:
     if agent.kind != Agent.Kind.SERVER:
         return "Only agent servers have an address." if agent.server_url else ""
-    try:
-        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), agent.server_url)
-    except (OutboundRefused, ValueError) as refused:
-        return f"Give the address of the agent server, for example http://10.0.0.5:8102. {refused}"
+    if problem := find_url_problem(agent.server_url):
+        return f"Give the address of the agent server, for example http://10.0.0.5:8102. {problem}"
     return ""
 
 

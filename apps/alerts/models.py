@@ -2,7 +2,6 @@
 
 import uuid
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -10,6 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.shared_columns import Dated
+from apps.accounts.user_columns import user_column
 from apps.gym.rewards import MAX_REWARD
 
 
@@ -68,9 +68,7 @@ class Subscription(Dated):
         help_text="Smallest change of the mean reward, up or down",
     )
     is_enabled = models.BooleanField(default=True, help_text="Disabled: events are neither recorded nor sent")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column(editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -14,18 +14,11 @@ from apps.alerts.alert_delivery import AlertRefused
 from apps.alerts.event_outbox import store_event
 from apps.alerts.models import EventKind, Subscription
 from apps.alerts.webhook_signatures import find_secret_problem
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
-from apps.gym.request_refusals import Refusal
-from apps.policies.row_checks import check_row, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored
 from apps.policies.secrets import encrypt_secret
 
 Channel = Subscription.Channel
 MAX_ADDRESS = 2_000
-
-
-class SubscriptionChanged(Refusal, status=409, code="changed"):
-    """Raised if the subscription was deleted meanwhile."""
 
 
 def save_subscription(
@@ -37,7 +30,7 @@ def save_subscription(
     """
     address, secret = (value.strip() if value is not None else None for value in (address, secret))
     with transaction.atomic():
-        stored = lock_stored(subscription, SubscriptionChanged)
+        stored = lock_stored(subscription)
         check_row(subscription, _find_problems(subscription, stored, address, secret), validate_constraints=False)
         if address is not None:
             subscription.address_encrypted, subscription.address_hint = encrypt_secret(address), _hint(address)
@@ -83,13 +76,12 @@ def _find_problems(
 def _address_problem(channel: str, address: str) -> str:
     if len(address) > MAX_ADDRESS:
         return f"Give at most {MAX_ADDRESS:,} characters."
+    if channel != Channel.EMAIL:
+        return find_url_problem(address)
     try:
-        if channel == Channel.EMAIL:
-            validate_email(address)
-        else:
-            lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), address)
-    except (ValidationError, OutboundRefused) as error:
-        return error.messages[0] if isinstance(error, ValidationError) else str(error)
+        validate_email(address)
+    except ValidationError as error:
+        return error.messages[0]
     return ""
 
 

@@ -8,31 +8,24 @@ from django.utils import timezone
 from apps.accounts.audit_log import describe, record
 from apps.environments.models import DEFAULT_CONCURRENCY, OVER_HTTP, Adapter, Environment
 from apps.environments.verifier_cases import describe_problems
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.judging.scale import read_settings
-from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge
 from apps.gym.written.registry import find_environment, list_names
 from apps.policies.models import Health
 from apps.policies.policy_model_changes import KeyRequired
-from apps.policies.row_checks import lock_stored
+from apps.policies.row_checks import find_url_problem, lock_stored
 from apps.policies.secrets import encrypt_secret, hint_of
 
 USED_BY = {"base_url": OVER_HTTP, "builtin": (Adapter.BUILTIN,), "command": (Adapter.MCP_PROCESS,)}
 """The adapters that use each field."""
 
 
-class EnvironmentChanged(Refusal, status=409, code="changed"):
-    """Raised if the row to change was deleted."""
-
-
 def save_environment(*, environment: Environment, user: object, api_key: str | None = None) -> Environment:
     """Create or change a policy model. `api_key` None keeps the stored key, an empty one removes it.
 
     Raise ValidationError by field, its subclass KeyRequired for a new address with a stored key, and
-    EnvironmentChanged.
+    RowDeleted.
 
     Clears the fields of other adapters, and the judge fields if no judge is used, so that a row is consistent. Drops
     the last health check if the server changed. If each attempt starts a process, the default concurrency is capped at
@@ -46,7 +39,7 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
     _check_verifier(environment)
     _check_judge(environment)
     with transaction.atomic():
-        stored = lock_stored(environment, EnvironmentChanged)
+        stored = lock_stored(environment)
         _keep_key(environment, stored, api_key)
         if stored is None or api_key is not None or _server_of(stored) != _server_of(environment):
             environment.health, environment.health_message = Health.UNKNOWN, ""
@@ -108,10 +101,8 @@ def _check_server(environment: Environment) -> None:
         return
     if "?" in environment.base_url or "#" in environment.base_url:
         raise ValidationError({"base_url": "Give only scheme, host, port and path. Routes are appended."})
-    try:
-        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), environment.base_url)
-    except OutboundRefused as error:
-        raise ValidationError({"base_url": str(error)}) from None
+    if problem := find_url_problem(environment.base_url):
+        raise ValidationError({"base_url": problem})
 
 
 def _check_command(environment: Environment) -> None:

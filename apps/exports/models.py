@@ -1,13 +1,13 @@
 from typing import Any
 
 import msgspec
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import Dated, MayBeStale
+from apps.accounts.user_columns import user_column
 from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.rendered_messages import find_unchecked
@@ -61,9 +61,7 @@ class Export(MayBeStale, RetriedJob):
     sha256 = models.CharField(max_length=64, blank=True)
     manifest = models.JSONField(default=dict)
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="exports"
-    )
+    created_by = user_column("exports")
     touched_at = models.DateTimeField(
         default=timezone.now, help_text="Last heartbeat; an unresponsive export is queued again"
     )
@@ -126,9 +124,7 @@ class TraceDestination(Dated):
     url_hint = models.CharField(max_length=300, editable=False, help_text="The URL without path and query")
     headers_encrypted = models.TextField(blank=True, editable=False)
     header_names = models.JSONField(default=list, editable=False, help_text="Names of the stored headers")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column(editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -157,9 +153,7 @@ class TraceSend(RetriedJob):
     spans = models.PositiveIntegerField(default=0, help_text="Spans of these traces")
     rejected_spans = models.PositiveIntegerField(default=0, help_text="Spans that the receiver did not store")
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column()
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat")
     finished_at = models.DateTimeField(null=True, blank=True)
 

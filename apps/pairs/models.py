@@ -1,10 +1,10 @@
-from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import MayBeStale
+from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
@@ -43,9 +43,7 @@ class PairSet(MayBeStale, RetriedJob):
     excluded = models.JSONField(default=dict, help_text="Unused rollouts by reason")
     sources = models.JSONField(default=dict, help_text="Number of pairs by source")
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_sets"
-    )
+    created_by = user_column("pair_sets")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that builds it")
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -184,9 +182,7 @@ class PairDecision(models.Model):
     pair = models.ForeignKey(PreferencePair, on_delete=models.CASCADE, related_name="decisions")
     status = models.CharField(max_length=16, choices=PreferencePair.Status.choices)
     reason = RedactedCharField(max_length=500, blank=True)
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_decisions"
-    )
+    user = user_column("pair_decisions")
     carried = models.BooleanField(default=False, help_text="Carried over from the previous version")
     created_at = models.DateTimeField(default=timezone.now)
 

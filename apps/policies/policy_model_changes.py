@@ -2,22 +2,18 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.redaction.shortening import cut_clean
-from apps.gym.request_refusals import Refusal
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.installation_redactor import forget_redactor, show_extras
 from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACEHOLDER, PRICE_FIELDS, Health, PolicyModel, Provider, Wire
 from apps.policies.redacted_fields import redact_input
 from apps.policies.request_options import find_request_problems
-from apps.policies.row_checks import check_row, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored
 from apps.policies.secrets import encrypt_secret, hint_of
 
 MAX_PRICE = 1_000_000
@@ -34,10 +30,6 @@ class KeyRequired(ValidationError):
         super().__init__({"api_key": "Enter the API key again: the stored one belongs to the old address or provider."})
 
 
-class PolicyModelChanged(Refusal, status=409, code="changed"):
-    """Raised if the policy model was deleted meanwhile."""
-
-
 def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: object) -> PolicyModel:
     """Create or change a policy model. With `api_key` None, the stored key is kept; an empty one removes it.
 
@@ -48,7 +40,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
     # Model fields cannot redact themselves, because the redactor reads this table for keys.
     policy_model.name = redact_input(policy_model.name)[:100]
     with transaction.atomic():
-        stored = lock_stored(policy_model, PolicyModelChanged)
+        stored = lock_stored(policy_model)
         moved = stored is not None and _goes_elsewhere(stored, policy_model)
         if key is None and stored is not None:
             if moved and stored.api_key_encrypted:
@@ -125,15 +117,7 @@ def _problems_of_address(policy_model: PolicyModel) -> list[str]:
     base_url = policy_model.base_url.strip()
     if not base_url:
         return [] if policy_model.is_scripted else ["Give a base URL, or choose the scripted provider."]
-    return _refusals(base_url)
-
-
-def _refusals(base_url: str) -> list[str]:
-    try:
-        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), base_url)
-    except OutboundRefused as error:
-        return [str(error)]
-    return []
+    return list(filter(None, [find_url_problem(base_url)]))
 
 
 def _problems_of_more_addresses(policy_model: PolicyModel) -> list[str]:
@@ -142,7 +126,7 @@ def _problems_of_more_addresses(policy_model: PolicyModel) -> list[str]:
         return []
     if more and policy_model.provider not in (Provider.VLLM, Provider.COMPATIBLE):
         return ["Only vLLM and other compatible servers have several base URLs."]
-    return [problem for url in more for problem in _refusals(url)]
+    return [problem for url in more if (problem := find_url_problem(url))]
 
 
 def _problems_of_version(policy_model: PolicyModel) -> list[str]:

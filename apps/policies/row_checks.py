@@ -1,13 +1,20 @@
-"""Validate rows before saving, and lock stored rows."""
+"""Validate rows and their URLs before saving, and lock stored rows."""
 
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db.models import Model
 
+from apps.gym.calls import lookups
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.request_refusals import Refusal
 
 Row = TypeVar("Row", bound=Model)
+
+
+class RowDeleted(Refusal, status=409, code="changed"):
+    """Raised if the row to change was deleted in the meantime."""
 
 
 def check_row(row: Model, problems: dict[str, list[str]], **leaving_out: Any) -> None:
@@ -26,11 +33,20 @@ def check_row(row: Model, problems: dict[str, list[str]], **leaving_out: Any) ->
         raise ValidationError(errors)
 
 
-def lock_stored(row: Row, deleted: type[Refusal]) -> Row | None:
-    """Return the stored row, locked, or None for a new one. Raise `deleted` if it no longer exists."""
+def find_url_problem(url: str) -> str:
+    """Return why requests to this URL are not allowed; empty if they are, or if its host does not resolve in time."""
+    try:
+        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), url)
+    except OutboundRefused as refused:
+        return str(refused)
+    return ""
+
+
+def lock_stored(row: Row) -> Row | None:
+    """Return the stored row, locked, or None for a new one. Raise RowDeleted if it no longer exists."""
     if row.pk is None:
         return None
     stored = type(row)._default_manager.select_for_update().filter(pk=row.pk).first()
     if stored is None:
-        raise deleted(f"The {row._meta.verbose_name} {getattr(row, 'slug', row)} was deleted in the meantime.")
+        raise RowDeleted(f"The {row._meta.verbose_name} {getattr(row, 'slug', row)} was deleted in the meantime.")
     return stored

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from django.conf import settings
 from django.db import IntegrityError, models
 from django.db.models import PROTECT, Model, ProtectedError, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob, claim_fields, is_due, requeue_if_transient
+from apps.accounts.user_columns import user_column
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal
@@ -30,9 +30,7 @@ class DeletionJob(RetriedJob):
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     deleted = models.PositiveIntegerField(default=0)
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column()
 
     name: "models.CharField[str, str]"
     total: "models.PositiveIntegerField[int, int]"

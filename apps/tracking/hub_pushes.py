@@ -20,11 +20,10 @@ from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
 from apps.exports.export_folders import names_in
 from apps.exports.models import Export
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.errors import PolicyError
 from apps.gym.request_refusals import Refusal
 from apps.gym.specs import Option, described
+from apps.policies.row_checks import find_url_problem
 from apps.policies.secrets import decrypt_secret, encrypt_secret
 from apps.tracking.client_processes import run_writer
 from apps.tracking.models import HubPush
@@ -112,11 +111,10 @@ def _ended(state: str) -> dict[str, object]:
 
 def _push(push: HubPush) -> dict[str, str]:
     export = push.export
+    if problem := find_url_problem(settings.HUB_URL):
+        raise TrackerFailed(problem, is_final=True)
     try:
-        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), settings.HUB_URL)
         token = decrypt_secret(push.token_encrypted)
-    except OutboundRefused as error:
-        raise TrackerFailed(str(error), is_final=True) from None
     except PolicyError:
         raise TrackerFailed("GYMWEB_SECRET_KEY has changed. Push again.", is_final=True) from None
     if not Path(export.path).is_dir():

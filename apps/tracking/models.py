@@ -2,13 +2,13 @@
 
 import uuid
 
-from django.conf import settings
 from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.accounts.shared_columns import Dated
+from apps.accounts.user_columns import user_column
 from apps.exports.models import Export
 from apps.rollouts.models import Collection
 from apps.tracking.wandb_servers import WANDB_ADDRESS
@@ -32,9 +32,7 @@ class Tracker(Dated):
     )
     project = models.CharField(max_length=100, default="gymweb", help_text="Default project or experiment of new runs")
     secret_encrypted = models.TextField(blank=True, editable=False)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column(editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -109,9 +107,7 @@ class TrackedRun(Dated, Sent):
     is_complete = models.BooleanField(default=False, help_text="The collection has finished, and all points are stored")
     measure_at = models.DateTimeField(default=timezone.now, editable=False, help_text="Next measurement")
     last_sent_at = models.DateTimeField(null=True, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column(editable=False)
 
     class Meta:
         ordering = ["-id"]
@@ -178,9 +174,7 @@ class HubPush(Dated, Sent):
     url = models.CharField(max_length=1000, blank=True, help_text="URL of the dataset")
     commit = models.CharField(max_length=64, blank=True, help_text="Commit of the files")
     ended_at = models.DateTimeField(null=True, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column(editable=False)
 
     class Meta:
         verbose_name = "push"

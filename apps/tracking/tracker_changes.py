@@ -1,24 +1,17 @@
 """Save and delete trackers. The credential is write-only."""
 
-from django.conf import settings
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
-from apps.gym.request_refusals import Refusal
-from apps.policies.row_checks import check_row, lock_stored
+from apps.gym.calls.outbound_policy import OutboundRefused
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored
 from apps.policies.secrets import encrypt_secret
 from apps.tracking.models import Tracker
 from apps.tracking.wandb_servers import check_wandb_server
 
 Kind = Tracker.Kind
 MAX_SECRET = 500
-
-
-class TrackerChanged(Refusal, status=409, code="changed"):
-    """Raised if the tracker was deleted in the meantime."""
 
 
 def save_tracker(*, tracker: Tracker, secret: str | None, user: User | None = None) -> Tracker:
@@ -29,7 +22,7 @@ def save_tracker(*, tracker: Tracker, secret: str | None, user: User | None = No
     tracker.address = tracker.address.strip().rstrip("/")
     secret = secret.strip() if secret is not None else None
     with transaction.atomic():
-        stored = lock_stored(tracker, TrackerChanged)
+        stored = lock_stored(tracker)
         check_row(tracker, _find_problems(tracker, stored, secret), validate_constraints=False)
         if secret is not None:
             tracker.secret_encrypted = encrypt_secret(secret) if secret else ""
@@ -74,13 +67,10 @@ def _address_problem(tracker: Tracker, *, has_secret: bool) -> str:
         return f"{tracker.get_kind_display()} writes local files. Leave the URL empty."
     if tracker.kind == Kind.WANDB and tracker.address and not has_secret:
         return "Enter an API key too, or leave the URL empty to write offline files."
-    if not tracker.address:
-        return ""
+    if not tracker.address or tracker.kind != Kind.WANDB:
+        return find_url_problem(tracker.address) if tracker.address else ""
     try:
-        if tracker.kind == Kind.WANDB:
-            check_wandb_server(tracker.address)
-        else:
-            lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), tracker.address)
+        check_wandb_server(tracker.address)
     except OutboundRefused as error:
         return str(error)
     return ""

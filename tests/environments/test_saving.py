@@ -3,7 +3,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.environments.environment_changes import EnvironmentChanged, save_environment
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.calls import lookups
@@ -13,6 +13,7 @@ from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault
 from apps.policies.models import Health
 from apps.policies.policy_model_changes import KeyRequired
+from apps.policies.row_checks import RowDeleted
 from tests.factories import make_environment, make_policy_model, make_user
 
 pytestmark = pytest.mark.django_db
@@ -116,7 +117,7 @@ def test_another_server_forgets_the_last_health_check():
 def test_an_environment_that_was_deleted_meanwhile_is_not_created_again():
     environment = make_environment()
     Environment.objects.filter(pk=environment.pk).delete()
-    with pytest.raises(EnvironmentChanged, match="was deleted in the meantime"):
+    with pytest.raises(RowDeleted, match="was deleted in the meantime"):
         save_environment(environment=environment, user=None)
     assert not Environment.objects.filter(slug=environment.slug).exists()
 

@@ -7,7 +7,8 @@ from apps.accounts.models import AuditEntry, Role
 from apps.gym.calls import lookups
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.policy_clients import stored_key
-from apps.policies.policy_model_changes import KeyRequired, PolicyModelChanged, save_policy_model
+from apps.policies.policy_model_changes import KeyRequired, save_policy_model
+from apps.policies.row_checks import RowDeleted
 from tests.api.conftest import client_of
 from tests.factories import make_policy_model, make_user
 
@@ -149,7 +150,7 @@ def test_every_save_is_audited_without_the_key():
 def test_a_row_that_was_deleted_meanwhile_is_not_brought_back():
     row = make_policy_model()
     PolicyModel.objects.filter(pk=row.pk).delete()
-    with pytest.raises(PolicyModelChanged):
+    with pytest.raises(RowDeleted):
         save_policy_model(policy_model=row, api_key=None, user=None)
     assert not PolicyModel.objects.filter(slug=row.slug).exists()
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from yarl import URL
@@ -12,11 +11,8 @@ from yarl import URL
 from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.exports.models import TraceDestination
-from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.redaction.shortening import cut
-from apps.gym.request_refusals import Refusal
-from apps.policies.row_checks import check_row, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored
 from apps.policies.secrets import decrypt_secret, encrypt_secret
 
 MAX_URL = 2_000
@@ -25,10 +21,6 @@ MAX_HEADER_TEXT = 8_000
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _OWN = frozenset({"host", "connection", "content-length", "content-type", "content-encoding", "transfer-encoding"})
-
-
-class DestinationChanged(Refusal, status=409, code="changed"):
-    """Raised if the destination was deleted meanwhile."""
 
 
 def save_destination(
@@ -40,7 +32,7 @@ def save_destination(
     """
     url = url.strip() if url is not None else None
     with transaction.atomic():
-        stored = lock_stored(destination, DestinationChanged)
+        stored = lock_stored(destination)
         check_row(destination, _find_problems(stored, url, headers))
         if url is not None:
             destination.url_encrypted, destination.url_hint = encrypt_secret(url), _hint(url)
@@ -109,11 +101,7 @@ def _find_problems(
 def _url_problem(url: str) -> str:
     if len(url) > MAX_URL:
         return f"Give at most {MAX_URL:,} characters."
-    try:
-        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), url)
-    except OutboundRefused as refused:
-        return str(refused)
-    return ""
+    return find_url_problem(url)
 
 
 def _header_problem(headers: Mapping[str, str]) -> str:

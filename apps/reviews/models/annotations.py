@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.accounts.shared_columns import Dated
+from apps.accounts.user_columns import user_column
 from apps.gym.rewards import MAX_REWARD
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models import Rollout
@@ -30,7 +31,7 @@ class Comment(Dated):
     author = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="comments")
     text = RedactedTextField(max_length=10_000)
     resolved_at = models.DateTimeField(null=True, blank=True)
-    resolved_by = models.ForeignKey(USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    resolved_by = user_column()
 
     class Meta:
         ordering = ["id"]
@@ -60,7 +61,7 @@ class Flag(Dated):
     note = RedactedCharField(max_length=1_000, blank=True, default="")
     author = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="review_flags")
     withdrawn_at = models.DateTimeField(null=True, blank=True)
-    withdrawn_by = models.ForeignKey(USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    withdrawn_by = user_column()
 
     class Meta:
         ordering = ["id"]
@@ -97,7 +98,7 @@ class RewardOverride(Dated):
     reason = models.CharField(max_length=2_000)
     author = models.ForeignKey(USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="reward_overrides")
     ended_at = models.DateTimeField(null=True, blank=True)
-    ended_by = models.ForeignKey(USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    ended_by = user_column()
     ended_how = models.CharField(max_length=16, choices=End.choices, blank=True, default="")
 
     class Meta:

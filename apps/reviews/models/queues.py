@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from apps.accounts.shared_columns import Dated, Named
 from apps.accounts.stored_json import StoredJSONField
+from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
@@ -23,9 +24,7 @@ class Rubric(Named):
     name = RedactedCharField(max_length=100)
     description = RedactedTextField(max_length=4_000, blank=True)
     criteria = StoredJSONField(default=list, help_text="Criteria: key, label, kind and the settings of the kind")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="rubrics"
-    )
+    created_by = user_column("rubrics")
 
     class Meta:
         ordering = ["slug"]
@@ -98,9 +97,7 @@ class Queue(Dated):
     )
     source = models.JSONField(default=dict, blank=True, help_text="Source of its items")
     item_count = models.PositiveIntegerField(default=0)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="queues"
-    )
+    created_by = user_column("queues")
     closed_at = models.DateTimeField(null=True, blank=True)
 
     objects = QueueQuerySet.as_manager()

@@ -3,12 +3,12 @@
 import hashlib
 import json
 
-from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from apps.accounts.user_columns import user_column
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym.metrics.pass_at_k import SOLVED
@@ -181,9 +181,7 @@ class Collection(models.Model):
     )
     cost = models.FloatField(default=0.0, help_text="USD of all finished attempts, judge included")
 
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
-    )
+    created_by = user_column("collections")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of its planning")
     reader = models.UUIDField(null=True, editable=False, help_text="Last reader of its stream")

@@ -1,10 +1,10 @@
 """Spans received over OTLP, kept until their trace is complete."""
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
 from apps.accounts.shared_columns import Dated
+from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models.rollouts import Rollout
 from apps.tasks.models import Dataset
@@ -22,9 +22,7 @@ class ReceivedTrace(Dated):
     finished_at = models.DateTimeField(null=True, blank=True)
     rollout = models.ForeignKey(Rollout, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     problem = RedactedTextField(blank=True, help_text="Why it did not become a rollout")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    created_by = user_column()
 
     class Meta:
         ordering = ["id"]

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.stored_json import StoredJSONField
+from apps.accounts.user_columns import user_column
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.reverifications import Reverification
 from apps.rollouts.models.rollouts import Rollout
@@ -50,9 +50,7 @@ class Recheck(RetriedJob):
     exports = models.JSONField(default=list, blank=True, help_text="Exports that used rollouts with another outcome")
     reverifications = models.ManyToManyField(Reverification, related_name="rechecks")
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="rechecks"
-    )
+    created_by = user_column("rechecks")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
     applied_from = models.DateTimeField(null=True, blank=True, help_text="When the first change was written")
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -1,12 +1,12 @@
 """Reverifications and their results."""
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.stored_json import StoredJSONField
+from apps.accounts.user_columns import user_column
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.rollouts import Rollout
 
@@ -42,9 +42,7 @@ class Reverification(RetriedJob):
     stale = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so not updated")
     cost = models.FloatField(default=0.0, help_text="USD of the judge's calls")
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="reverifications"
-    )
+    created_by = user_column("reverifications")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
     finished_at = models.DateTimeField(null=True, blank=True)
 

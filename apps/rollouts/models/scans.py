@@ -2,12 +2,12 @@
 
 from typing import cast
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
 from apps.accounts.shared_columns import Dated
 from apps.accounts.stored_json import StoredJSONField
+from apps.accounts.user_columns import user_column
 from apps.gym.judging.transcript_questions import AnswerKind, Question
 from apps.policies.models import PolicyModel
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
@@ -48,9 +48,7 @@ class Scan(Dated):
     estimated_cost = models.FloatField(default=0.0, help_text="USD, estimated when the scan was created")
     cost = models.FloatField(default=0.0, help_text="USD of the judge's calls")
     message = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="scans"
-    )
+    created_by = user_column("scans")
     touched_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last worked on it")
     retry_at = models.DateTimeField(null=True, blank=True, help_text="When the judge may be called again")
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from django.conf import settings
 from django.db import models
 
 from apps.accounts.shared_columns import Dated, Named
+from apps.accounts.user_columns import user_column
 from apps.environments.models import Environment
 from apps.gym.tasks.task_rows import load_row
 from apps.gym.traces.items import TaskRow
@@ -20,9 +20,7 @@ class Dataset(Named):
     description = RedactedTextField(blank=True)
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="datasets")
     last_number = models.PositiveIntegerField(default=0, help_text="Highest number of a deleted version")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="datasets"
-    )
+    created_by = user_column("datasets")
 
     class Meta:
         ordering = ["name", "id"]

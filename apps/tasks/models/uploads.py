@@ -1,10 +1,10 @@
 """Uploads of task files, saved column mappings, and deletions of datasets."""
 
-from django.conf import settings
 from django.db import models
 
 from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import Named
+from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField
 from apps.tasks.deletion_jobs import DeletionJob
 from apps.tasks.models.tasks import Dataset, DatasetVersion
@@ -15,9 +15,7 @@ class ColumnMapping(Named):
 
     name = RedactedCharField(max_length=100)
     mapping = models.JSONField()
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="column_mappings"
-    )
+    created_by = user_column("column_mappings")
 
     class Meta:
         ordering = ["name", "id"]
@@ -94,9 +92,7 @@ class Upload(RetriedJob):
     over_limit = models.CharField(max_length=64, blank=True, help_text="The limit that rejected the file")
     message = models.CharField(max_length=500, blank=True)
     attempt = models.PositiveIntegerField(default=0, help_text="Number of load attempts")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="uploads"
-    )
+    created_by = user_column("uploads")
     touched_at = models.DateTimeField(auto_now=True, help_text="Last heartbeat; an unresponsive upload is taken over")
 
     class Meta:

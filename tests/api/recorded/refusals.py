@@ -14,14 +14,11 @@ from apps.accounts.sessions.browser_sessions import NotYourSession
 from apps.accounts.table_preferences import NameTaken, NotYourView, ViewRefused
 from apps.accounts.user_accounts import LastAdmin, ManagedByProvider
 from apps.alerts.alert_delivery import AlertRefused
-from apps.alerts.subscription_changes import SubscriptionChanged
-from apps.environments.environment_changes import EnvironmentChanged
 from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
 from apps.exports.rechecks.recheck_jobs import CannotSteerRecheck, RecheckRefused
 from apps.exports.retention.retention_plan import RetentionRefused
-from apps.exports.trace_sends.destination_changes import DestinationChanged
 from apps.exports.trace_sends.send_orders import TraceSendRefused
 from apps.gym.gymconfig.merging import ConfigRefused, Problem
 from apps.gym.tasks.mappings.column_mapping import MappingRefused
@@ -29,7 +26,8 @@ from apps.gym.traces.tokens import TokensUnreadable
 from apps.pairs.pair_decisions import DecisionRefused
 from apps.pairs.pair_sets import CannotCancel, PairingRefused, PairSetInUse
 from apps.pairs.set_differences import NothingToCompare
-from apps.policies.policy_model_changes import KeyRequired, PolicyModelChanged
+from apps.policies.policy_model_changes import KeyRequired
+from apps.policies.row_checks import RowDeleted
 from apps.reviews.comments.commenting import CommentRefused
 from apps.reviews.queues.item_leases import CannotReview, LeaseLost
 from apps.reviews.queues.queue_items import QueueRefused
@@ -69,7 +67,6 @@ from apps.tasks.upload_jobs import NotWaiting
 from apps.tasks.upload_turns import DatasetIsBusy
 from apps.tracking.hub_pushes import PushRefused
 from apps.tracking.run_links import RunNotActive, TrackingRefused
-from apps.tracking.tracker_changes import TrackerChanged
 
 WITH_A_MESSAGE = [
     AttemptEnded,
@@ -106,8 +103,7 @@ WITH_A_MESSAGE = [
     OverrideEnded,
     OverrideRefused,
     LastAdmin,
-    EnvironmentChanged,
-    PolicyModelChanged,
+    RowDeleted,
     TokensUnreadable,
     NotReceiving,
     StillBeingWritten,
@@ -161,7 +157,6 @@ REFUSALS: list[Exception] = [
     CannotScan(MESSAGE),
     RetentionRefused(MESSAGE, "field"),
     AlertRefused(MESSAGE),
-    SubscriptionChanged(MESSAGE),
     CannotCompare(MESSAGE),
     InvitationEnded(),
     InvitationAccepted(MESSAGE),
@@ -170,11 +165,9 @@ REFUSALS: list[Exception] = [
     FactorUnreadable(MESSAGE),
     CodeRefused(),
     NotYourSession(MESSAGE),
-    DestinationChanged(MESSAGE),
     TraceSendRefused(MESSAGE, "field"),
     TrackingRefused(MESSAGE, "field"),
     RunNotActive(MESSAGE),
-    TrackerChanged(MESSAGE),
     PushRefused(MESSAGE, "field"),
     RecheckRefused(MESSAGE, "field"),
     CannotSteerRecheck(MESSAGE),
