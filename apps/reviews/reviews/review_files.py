@@ -70,6 +70,16 @@ def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySe
     return tag_table(reviews, format=format, **times, people=Count("reviewer"), **by_status)
 
 
+_ATTRIBUTES = {
+    "id": "pk",
+    "queue": "queue_id",
+    "item": "item_id",
+    "task": "task_id_shown",
+    "reviewer": "reviewer_name",
+    "repeat_of": "repeat_of_id",
+    "rubric": "rubric_slug",
+}
+"""The attributes of columns whose names differ."""
 _JOINED_COLUMNS = {
     "queue_kind": F("queue__kind"),
     "reviewer_name": F("reviewer__username"),
@@ -83,33 +93,12 @@ def _as_row(review: Any) -> dict[str, Any]:
     verdicts = list(review.verdicts.all()) if review.queue_kind == Queue.Kind.PAIRWISE else []
     verdict = verdicts[0] if verdicts else None
     winner = {"low": verdict.low_id, "high": verdict.high_id}.get(verdict.outcome) if verdict else None
-    return {
-        "id": review.pk,
-        "queue": review.queue_id,
-        "item": review.item_id,
-        "task": review.task_id_shown,
-        "reviewer": review.reviewer_name,
+    computed = {
         "kind": review.queue_kind or "score",
         "rollouts": review.arrangement or ([review.rollout_id] if review.rollout_id else []),
-        "is_swapped": review.is_swapped,
-        "choice": review.choice,
         "winner": winner,
         "strength": verdict.strength if verdict else None,
-        "ranks": review.ranks,
-        "scores": review.scores,
-        "reasons": review.reasons,
-        "note": review.note,
-        "confidence": review.confidence,
-        "repeat_of": review.repeat_of_id,
-        "is_adjudication": review.is_adjudication,
-        "saw_votes": review.saw_votes,
-        "could_see_results": review.could_see_results,
-        "started_at": review.started_at,
-        "submitted_at": review.submitted_at,
-        "seconds": review.seconds,
-        "status": review.status,
-        "skip_reason": review.skip_reason,
-        "skipped_at": review.skipped_at,
-        "rubric": review.rubric_slug,
-        "seq": review.seq,
+    }
+    return {
+        name: computed[name] if name in computed else getattr(review, _ATTRIBUTES.get(name, name)) for name in COLUMNS
     }

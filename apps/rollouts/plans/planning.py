@@ -243,44 +243,35 @@ def take_snapshot(
     """Return the current settings that decide how the rollouts run, without secrets."""
     return {
         "dataset": {"slug": version.dataset.slug, "version": version.number, "content_hash": version.content_hash},
-        "agent": {
-            "slug": agent.slug,
-            # Left out for the built-in loop, so that digests of older snapshots stay valid.
-            **({"kind": agent.kind} if agent.kind != Agent.Kind.BUILTIN else {}),
-            **({"command_settings": agent.command_settings} if agent.kind == Agent.Kind.COMMAND else {}),
-            **(
-                {"server_url": agent.server_url, "server_route": agent.server_route}
-                if agent.kind == Agent.Kind.SERVER
-                else {}
-            ),
-            "system_prompt": agent.system_prompt,
-            "examples": agent.examples,
-            "max_steps": agent.max_steps,
-            "time_limit": agent.time_limit,
-            "token_limit": agent.token_limit,
-            "parallel_tool_calls": agent.parallel_tool_calls,
-            **({"retry_empty_replies": True} if agent.retry_empty_replies else {}),
-            **({"strict_tools": agent.strict_tools} if agent.strict_tools != Agent.StrictTools.DECLARED else {}),
-        },
+        "agent": describe_agent(agent),
         "policy_model": {
-            "slug": policy_model.slug,
-            "provider": policy_model.provider,
-            "wire": policy_model.wire,
-            "base_url": policy_model.base_url,
-            "model_name": policy_model.model_name,
+            **_pick(policy_model, "slug", "provider", "wire", "base_url", "model_name"),
             **({"version": policy_model.version} if policy_model.version else {}),
             **({"logprob_mode": policy_model.known_logprob_mode} if policy_model.capture_tokens else {}),
             **({"engine": policy_model.engine} if policy_model.engine else {}),
         },
         "environment": {
-            "slug": environment.slug,
-            "adapter": environment.adapter,
-            "builtin": environment.builtin,
-            "base_url": environment.base_url,
-            "command": environment.command,
-            "verifies": environment.verifies,
-            "verifier": environment.verifier,
+            **_pick(environment, "slug", "adapter", "builtin", "base_url", "command", "verifies", "verifier"),
             "judge": environment.describe_judge(),
         },
         "sampling": {**policy_model.sampling, **agent.sampling, **sampling},
     }
+
+
+def describe_agent(agent: Agent) -> dict[str, Any]:
+    """Return the current settings of an agent. A Harness is converted from them."""
+    harness = ("system_prompt", "examples", "max_steps", "time_limit", "token_limit", "parallel_tool_calls")
+    return {
+        "slug": agent.slug,
+        # Defaults are left out, so that digests of older snapshots stay valid.
+        **({"kind": agent.kind} if agent.kind != Agent.Kind.BUILTIN else {}),
+        **({"command_settings": agent.command_settings} if agent.kind == Agent.Kind.COMMAND else {}),
+        **(_pick(agent, "server_url", "server_route") if agent.kind == Agent.Kind.SERVER else {}),
+        **_pick(agent, *harness),
+        **({"retry_empty_replies": True} if agent.retry_empty_replies else {}),
+        **({"strict_tools": agent.strict_tools} if agent.strict_tools != Agent.StrictTools.DECLARED else {}),
+    }
+
+
+def _pick(row: Model, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 from django.conf import settings
 
 from apps.agents.models import Agent
@@ -15,6 +16,7 @@ from apps.gym.serving.served_environment import CannotServe, ServedEnvironment, 
 from apps.gym.serving.served_model import ServedModel
 from apps.policies.models import PolicyModel, Provider
 from apps.policies.policy_clients import connect_policy
+from apps.rollouts.plans.planning import describe_agent
 
 RUN_SECONDS = 1800.0
 """Default time limit of an attempt by a served agent."""
@@ -46,20 +48,10 @@ async def connect_served_agent(
     run_seconds: float = RUN_SECONDS,
 ) -> ServedAgent:
     """Connect an agent. Raise the error of connecting. Concurrency is limited by both model and environment."""
-    harness = Harness(
-        system_prompt=agent.system_prompt,
-        examples=agent.examples,
-        max_steps=agent.max_steps,
-        time_limit=agent.time_limit,
-        token_limit=agent.token_limit,
-        parallel_tool_calls=agent.parallel_tool_calls,
-        retry_empty_replies=agent.retry_empty_replies,
-        strict_tools="never" if agent.strict_tools == Agent.StrictTools.NEVER else "declared",
-        sampling={**policy_model.sampling, **agent.sampling},
-    )
+    settled = {**describe_agent(agent), "sampling": {**policy_model.sampling, **agent.sampling}}
     return ServedAgent(
         name=agent.slug,
-        harness=harness,
+        harness=msgspec.convert(settled, Harness),
         policy=connect_policy(policy_model, outbound),
         server=connect_environment(environment, outbound, judge=_connect_judge(environment, outbound)),
         seats=min(policy_model.concurrency, environment.concurrency),
