@@ -7,13 +7,12 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from apps.accounts.audit_log import describe, record
 from apps.agents.models import Agent
 from apps.gym.boxes.command_spec import find_spec_problems
 from apps.gym.boxes.mounts import find_mount_problem
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
-from apps.policies.row_checks import check_row, find_url_problem
+from apps.policies.row_checks import check_row, find_url_problem, save_row
 
 _ROLES = ("user", "assistant", "system", "developer")
 
@@ -26,9 +25,7 @@ def save_agent(*, agent: Agent, user: object) -> Agent:
     check_row(agent, find_errors(agent))
     with transaction.atomic():
         stored = Agent.objects.filter(pk=agent.pk).first()
-        agent.save()
-        action = "agent.create" if stored is None else "agent.change"
-        record(user=user, action=action, target=agent.slug, before=describe(stored), after=describe(agent))
+        save_row(agent, stored, user=user, noun="agent", target=agent.slug)
     return agent
 
 

@@ -14,7 +14,7 @@ from apps.alerts.alert_delivery import AlertRefused
 from apps.alerts.event_outbox import store_event
 from apps.alerts.models import EventKind, Subscription
 from apps.alerts.webhook_signatures import find_secret_problem
-from apps.policies.row_checks import check_row, find_url_problem, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored, save_row
 from apps.policies.secrets import encrypt_secret
 
 Channel = Subscription.Channel
@@ -40,15 +40,14 @@ def save_subscription(
             subscription.secret_encrypted = encrypt_secret(secret)
         if stored is None:
             subscription.created_by = user
-        subscription.save()
-        record(
+        save_row(
+            subscription,
+            stored,
             user=user,
-            action="alert.create" if stored is None else "alert.change",
+            noun="alert",
             target=subscription.name,
             address=subscription.address_hint,
             secret_changed=secret is not None,
-            before=describe(stored),
-            after=describe(subscription),
         )
     return subscription
 

@@ -5,7 +5,6 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.audit_log import describe, record
 from apps.environments.models import DEFAULT_CONCURRENCY, OVER_HTTP, Adapter, Environment
 from apps.environments.verifier_cases import describe_problems
 from apps.gym.judging.scale import read_settings
@@ -14,7 +13,7 @@ from apps.gym.verifiers.registry import asks_judge
 from apps.gym.written.registry import find_environment, list_names
 from apps.policies.models import Health
 from apps.policies.policy_model_changes import KeyRequired
-from apps.policies.row_checks import find_url_problem, lock_stored
+from apps.policies.row_checks import find_url_problem, lock_stored, save_row
 from apps.policies.secrets import encrypt_secret, hint_of
 
 USED_BY = {"base_url": OVER_HTTP, "builtin": (Adapter.BUILTIN,), "command": (Adapter.MCP_PROCESS,)}
@@ -46,10 +45,11 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
             environment.health_checked_at, environment.survey = None, {}
             environment.unwell_since = None
             environment.probe_due_at = timezone.now() if environment.has_server else None
-        environment.save()
-        record(
+        save_row(
+            environment,
+            stored,
             user=user,
-            action="environment.create" if stored is None else "environment.change",
+            noun="environment",
             target=environment.slug,
             adapter=environment.adapter,
             server=environment.server,
@@ -57,8 +57,6 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
             verifier=environment.verifier.get("type", ""),
             judge=environment.judge_model.slug if environment.judge_model else "",
             key_changed=api_key is not None,
-            before=describe(stored),
-            after=describe(environment),
         )
     return environment
 

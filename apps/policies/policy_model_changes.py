@@ -5,7 +5,6 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from apps.accounts.audit_log import describe, record
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
@@ -13,7 +12,7 @@ from apps.policies.installation_redactor import forget_redactor, show_extras
 from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACEHOLDER, PRICE_FIELDS, Health, PolicyModel, Provider, Wire
 from apps.policies.redacted_fields import redact_input
 from apps.policies.request_options import find_request_problems
-from apps.policies.row_checks import check_row, find_url_problem, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored, save_row
 from apps.policies.secrets import encrypt_secret, hint_of
 
 MAX_PRICE = 1_000_000
@@ -55,17 +54,16 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             policy_model.health, policy_model.health_message = Health.UNKNOWN, ""
             policy_model.health_checks, policy_model.capabilities = [], {}
             policy_model.health_checked_at = None
-        policy_model.save()
-        record(
+        save_row(
+            policy_model,
+            stored,
             user=user,
-            action="policy_model.create" if stored is None else "policy_model.change",
+            noun="policy_model",
             target=policy_model.slug,
             base_url=policy_model.base_url,
             model_name=policy_model.model_name,
             version=policy_model.version,
             key_changed=key is not None,
-            before=describe(stored),
-            after=describe(policy_model),
         )
         if key is not None:
             # From now on, redact the new key: here immediately, in other threads after the commit.

@@ -1,4 +1,4 @@
-"""Validate rows and their URLs before saving, and lock stored rows."""
+"""Validate rows and their URLs, lock stored rows, and save rows with an audit entry."""
 
 from typing import Any, TypeVar
 
@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db.models import Model
 
+from apps.accounts.audit_log import describe, record
 from apps.gym.calls import lookups
 from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.request_refusals import Refusal
@@ -50,3 +51,10 @@ def lock_stored(row: Row) -> Row | None:
     if stored is None:
         raise RowDeleted(f"The {row._meta.verbose_name} {getattr(row, 'slug', row)} was deleted in the meantime.")
     return stored
+
+
+def save_row(row: Model, stored: Model | None, *, user: object, noun: str, target: object, **detail: Any) -> None:
+    """Save a row, and write the audit entry of its creation, or of its change from `stored`."""
+    row.save()
+    action = f"{noun}.create" if stored is None else f"{noun}.change"
+    record(user=user, action=action, target=target, before=describe(stored), after=describe(row), **detail)

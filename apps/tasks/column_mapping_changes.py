@@ -6,6 +6,7 @@ from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.gym.tasks.mappings.column_mapping import read_mapping, write_mapping
 from apps.policies.redacted_fields import redact_input_texts
+from apps.policies.row_checks import save_row
 from apps.tasks.models import ColumnMapping
 
 
@@ -18,9 +19,7 @@ def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnM
     mapping.full_clean(exclude=["created_by"])
     with transaction.atomic():
         stored = ColumnMapping.objects.filter(pk=mapping.pk).first()
-        mapping.save()
-        action = "column_mapping.create" if is_new else "column_mapping.change"
-        record(user=user, action=action, target=mapping, before=describe(stored), after=describe(mapping))
+        save_row(mapping, stored, user=user, noun="column_mapping", target=mapping)
     return mapping
 
 

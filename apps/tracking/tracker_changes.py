@@ -5,7 +5,7 @@ from django.db import transaction
 from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.gym.calls.outbound_policy import OutboundRefused
-from apps.policies.row_checks import check_row, find_url_problem, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored, save_row
 from apps.policies.secrets import encrypt_secret
 from apps.tracking.models import Tracker
 from apps.tracking.wandb_servers import check_wandb_server
@@ -28,15 +28,7 @@ def save_tracker(*, tracker: Tracker, secret: str | None, user: User | None = No
             tracker.secret_encrypted = encrypt_secret(secret) if secret else ""
         if stored is None:
             tracker.created_by = user
-        tracker.save()
-        record(
-            user=user,
-            action="tracker.create" if stored is None else "tracker.change",
-            target=tracker.name,
-            secret_changed=secret is not None,
-            before=describe(stored),
-            after=describe(tracker),
-        )
+        save_row(tracker, stored, user=user, noun="tracker", target=tracker.name, secret_changed=secret is not None)
     return tracker
 
 

@@ -12,7 +12,7 @@ from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.exports.models import TraceDestination
 from apps.gym.redaction.shortening import cut
-from apps.policies.row_checks import check_row, find_url_problem, lock_stored
+from apps.policies.row_checks import check_row, find_url_problem, lock_stored, save_row
 from apps.policies.secrets import decrypt_secret, encrypt_secret
 
 MAX_URL = 2_000
@@ -41,15 +41,14 @@ def save_destination(
             destination.header_names = sorted(headers)
         if stored is None:
             destination.created_by = user
-        destination.save()
-        record(
+        save_row(
+            destination,
+            stored,
             user=user,
-            action="trace_destination.create" if stored is None else "trace_destination.change",
+            noun="trace_destination",
             target=destination.name,
             address=destination.url_hint,
             headers_changed=headers is not None,
-            before=describe(stored),
-            after=describe(destination),
         )
     return destination
 

@@ -6,7 +6,7 @@ from apps.accounts.audit_log import describe, record
 from apps.gym.request_refusals import Refusal
 from apps.gym.rubric_criteria import find_criteria_problem
 from apps.gym.slugs import find_slug_problem
-from apps.policies.row_checks import check_row
+from apps.policies.row_checks import check_row, save_row
 from apps.reviews.models import Rubric
 
 
@@ -25,9 +25,7 @@ def save_rubric(*, rubric: Rubric, user: object) -> Rubric:
         if stored is not None and stored.criteria != rubric.criteria and is_used(stored):
             message = f"“{stored.name}” is used by reviews or queues. Create a new rubric to change the criteria."
             raise RubricInUse(message, "criteria")
-        rubric.save()
-        action = "rubric.create" if stored is None else "rubric.change"
-        record(user=user, action=action, target=rubric.slug, before=describe(stored), after=describe(rubric))
+        save_row(rubric, stored, user=user, noun="rubric", target=rubric.slug)
     return rubric
 
 
