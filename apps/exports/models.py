@@ -5,7 +5,6 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import Dated, MayBeStale
 from apps.accounts.user_columns import user_column
 from apps.gym.exporters.protocol import Options
@@ -13,6 +12,7 @@ from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.rendered_messages import find_unchecked
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
+from apps.tasks.fenced_jobs import FencedJob
 
 
 class Encoding(models.TextChoices):
@@ -23,7 +23,7 @@ class Encoding(models.TextChoices):
     PARQUET = "parquet", "Parquet"
 
 
-class Export(MayBeStale, RetriedJob):
+class Export(MayBeStale, FencedJob):
     """An export for a trainer: a folder with a row file per split, a dataset card and a manifest.
 
     `bytes` and `sha256` describe the first row file; `manifest` describes all files. The exporters, not this table,
@@ -52,7 +52,6 @@ class Export(MayBeStale, RetriedJob):
         default=dict, db_default={}, blank=True, help_text="Chat template to check; empty for no check"
     )
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     path = models.CharField(max_length=500, blank=True, help_text="Folder or file")
     total = models.PositiveIntegerField(default=0, help_text="Rollouts, pairs or tasks to check")
     considered = models.PositiveIntegerField(default=0, help_text="Number checked so far")
@@ -60,7 +59,6 @@ class Export(MayBeStale, RetriedJob):
     bytes = models.BigIntegerField(default=0)
     sha256 = models.CharField(max_length=64, blank=True)
     manifest = models.JSONField(default=dict)
-    message = models.CharField(max_length=500, blank=True)
     created_by = user_column("exports")
     touched_at = models.DateTimeField(
         default=timezone.now, help_text="Last heartbeat; an unresponsive export is queued again"
@@ -87,11 +85,6 @@ class Export(MayBeStale, RetriedJob):
     def title(self) -> str:
         """Return the title of the format, or the slug if the format no longer exists."""
         return FORMATS[self.format].title if self.format in FORMATS else self.format
-
-    @property
-    def is_settled(self) -> bool:
-        """Return True unless a worker still has to write the export."""
-        return self.state not in {self.State.QUEUED, self.State.WRITING}
 
     @property
     def is_empty(self) -> bool:
@@ -134,7 +127,7 @@ class TraceDestination(Dated):
         return self.name
 
 
-class TraceSend(RetriedJob):
+class TraceSend(FencedJob):
     """A job that sends the traces of an export to a destination. If interrupted, it continues with the next trace."""
 
     class State(models.TextChoices):
@@ -147,12 +140,10 @@ class TraceSend(RetriedJob):
     export = models.ForeignKey(Export, on_delete=models.CASCADE, related_name="trace_sends")
     destination = models.ForeignKey(TraceDestination, on_delete=models.CASCADE, related_name="sends")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     total = models.PositiveIntegerField(default=0, help_text="Traces of the export")
     sent = models.PositiveIntegerField(default=0, help_text="Traces that the receiver got so far")
     spans = models.PositiveIntegerField(default=0, help_text="Spans of these traces")
     rejected_spans = models.PositiveIntegerField(default=0, help_text="Spans that the receiver did not store")
-    message = models.CharField(max_length=500, blank=True)
     created_by = user_column()
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat")
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -177,11 +168,6 @@ class TraceSend(RetriedJob):
 
     def __str__(self) -> str:
         return f"trace send {self.pk} to {self.destination}"
-
-    @property
-    def is_settled(self) -> bool:
-        """Return True unless a worker still has to send traces."""
-        return self.state not in {self.State.QUEUED, self.State.SENDING}
 
     @property
     def share(self) -> float:

@@ -2,15 +2,15 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob
 from apps.accounts.shared_columns import MayBeStale
 from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField
 from apps.rollouts.models import Collection, Rollout
+from apps.tasks.fenced_jobs import FencedJob
 from apps.tasks.models import Task
 
 
-class PairSet(MayBeStale, RetriedJob):
+class PairSet(MayBeStale, FencedJob):
     """Preference pairs that one rule built from one or more collections.
 
     Sets with the same name are versions of each other. Once a set is ready, only decisions about its pairs can change.
@@ -35,14 +35,12 @@ class PairSet(MayBeStale, RetriedJob):
     min_chosen_reward = models.FloatField(null=True, blank=True, help_text="Minimum reward of the chosen rollout")
     keeps_decisions = models.BooleanField(default=True, help_text="Keep decisions of the previous version")
     state = models.CharField(max_length=16, choices=State.choices, default=State.READY)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     total = models.PositiveIntegerField(default=0, help_text="Number of rollouts to check")
     considered = models.PositiveIntegerField(default=0, help_text="Number checked so far")
     pair_count = models.PositiveIntegerField(default=0)
     counts = models.JSONField(default=dict, help_text="Number of groups by outcome")
     excluded = models.JSONField(default=dict, help_text="Unused rollouts by reason")
     sources = models.JSONField(default=dict, help_text="Number of pairs by source")
-    message = models.CharField(max_length=500, blank=True)
     created_by = user_column("pair_sets")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that builds it")
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -68,11 +66,6 @@ class PairSet(MayBeStale, RetriedJob):
     def level(self) -> str:
         """Return the level of the rule: `trajectory` (whole attempts) or `step`."""
         return str(self.rule.get("level", "trajectory"))
-
-    @property
-    def is_settled(self) -> bool:
-        """Return True unless a worker still has to build the set."""
-        return self.state not in {self.State.QUEUED, self.State.MAKING}
 
     @property
     def share(self) -> float:

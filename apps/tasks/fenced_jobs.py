@@ -1,7 +1,4 @@
-"""Jobs with one worker at a time: rows fenced by attempt number, and requeued if their worker is lost.
-
-The job model is a RetriedJob with `state`, `attempt`, `touched_at` and `message`.
-"""
+"""Jobs with one worker at a time: rows fenced by attempt number, and requeued if their worker is lost."""
 
 import logging
 from collections.abc import Iterator
@@ -11,7 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.apps import apps
-from django.db import transaction
+from django.db import models, transaction
 from django.db.models import F, Model, QuerySet
 from django.utils import timezone
 
@@ -31,6 +28,23 @@ IN_PROGRESS = frozenset(
     {"applying", "computing", "deleting", "loading", "making", "running", "sending", "verifying", "writing"}
 )
 """The states in which a RetriedJob has a worker."""
+
+
+class FencedJob(RetriedJob):
+    """Columns of a job that one worker at a time works on. The job also has `state` and `touched_at`."""
+
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
+    message = models.CharField(max_length=500, blank=True)
+
+    state: "models.CharField[str, str]"
+
+    class Meta:
+        abstract = True
+
+    @property
+    def is_settled(self) -> bool:
+        """Return True unless the job waits for a worker or has one."""
+        return self.state not in {"queued", *IN_PROGRESS}
 
 
 class FencedOut(Exception):

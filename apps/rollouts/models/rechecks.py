@@ -7,15 +7,15 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob
 from apps.accounts.stored_json import StoredJSONField
 from apps.accounts.user_columns import user_column
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.reverifications import Reverification
 from apps.rollouts.models.rollouts import Rollout
+from apps.tasks.fenced_jobs import FencedJob
 
 
-class Recheck(RetriedJob):
+class Recheck(FencedJob):
     """Derives the columns and links of a collection's rollouts again with the current rules.
 
     Rollouts change only when a user applies the changes. A job that was cancelled or failed can be resumed.
@@ -33,7 +33,6 @@ class Recheck(RetriedJob):
     rules = models.PositiveSmallIntegerField(help_text="Version of the rules")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     applies = models.BooleanField(default=False, help_text="True once a user has applied the changes")
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     last_rollout = models.BigIntegerField(default=0, help_text="The rollout that was checked last")
     total = models.PositiveIntegerField(default=0, help_text="Ended rollouts")
     checked = models.PositiveIntegerField(default=0, help_text="Rollouts checked so far")
@@ -49,7 +48,6 @@ class Recheck(RetriedJob):
     skipped = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so not updated")
     exports = models.JSONField(default=list, blank=True, help_text="Exports that used rollouts with another outcome")
     reverifications = models.ManyToManyField(Reverification, related_name="rechecks")
-    message = models.CharField(max_length=500, blank=True)
     created_by = user_column("rechecks")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
     applied_from = models.DateTimeField(null=True, blank=True, help_text="When the first change was written")
@@ -80,11 +78,6 @@ class Recheck(RetriedJob):
     def whole(self) -> int:
         """Return the number at which the current phase is complete."""
         return self.changed if self.applies else self.total
-
-    @property
-    def is_settled(self) -> bool:
-        """Return True unless a worker still has to check rollouts or apply changes."""
-        return self.state not in {self.State.QUEUED, self.State.RUNNING}
 
     @property
     def can_resume(self) -> bool:

@@ -4,14 +4,14 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob
 from apps.accounts.stored_json import StoredJSONField
 from apps.accounts.user_columns import user_column
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.rollouts import Rollout
+from apps.tasks.fenced_jobs import FencedJob
 
 
-class Reverification(RetriedJob):
+class Reverification(FencedJob):
     """Runs the verifier again on stored traces of a collection, without calls of the policy model.
 
     Rollouts change only when a user applies the results.
@@ -33,7 +33,6 @@ class Reverification(RetriedJob):
     )
     replays = models.BooleanField(default=False, help_text="Replay the recorded tool calls in a new session")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     total = models.PositiveIntegerField(default=0)
     verified = models.PositiveIntegerField(default=0, help_text="Rollouts with a new reward")
     changed = models.PositiveIntegerField(default=0, help_text="Rollouts whose reward or components changed")
@@ -41,7 +40,6 @@ class Reverification(RetriedJob):
     applied = models.PositiveIntegerField(default=0)
     stale = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so not updated")
     cost = models.FloatField(default=0.0, help_text="USD of the judge's calls")
-    message = models.CharField(max_length=500, blank=True)
     created_by = user_column("reverifications")
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -56,11 +54,6 @@ class Reverification(RetriedJob):
     def done(self) -> int:
         """Return the number of rollouts that the verifier has processed."""
         return self.verified + self.failed
-
-    @property
-    def is_settled(self) -> bool:
-        """Return True unless a worker still has to verify or apply results."""
-        return self.state not in {self.State.QUEUED, self.State.VERIFYING, self.State.APPLYING}
 
 
 class ReverifiedReward(models.Model):

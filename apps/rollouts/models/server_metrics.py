@@ -4,11 +4,11 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.accounts.job_retries import RetriedJob
 from apps.rollouts.models.collections import Collection
+from apps.tasks.fenced_jobs import FencedJob
 
 
-class ServerMetrics(RetriedJob):
+class ServerMetrics(FencedJob):
     """A job that requests `/aggregate_metrics` of a server. It keeps the last reply, even if a later request fails."""
 
     class State(models.TextChoices):
@@ -20,7 +20,6 @@ class ServerMetrics(RetriedJob):
 
     collection = models.OneToOneField(Collection, on_delete=models.CASCADE, related_name="server_metrics")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Number of claims, used as a fencing token")
     message = models.CharField(max_length=500, blank=True, help_text="Why the last request failed")
     key_metrics = models.JSONField(default=dict, blank=True, help_text="Headline metrics, by name")
     agent_metrics = models.JSONField(default=dict, blank=True, help_text="All metrics, by name")
