@@ -203,7 +203,7 @@ def test_a_job_that_was_queued_anew_has_its_hour_again(collection):
 
 
 def test_progress_gives_a_deletion_its_hour_again(collection, monkeypatch):
-    monkeypatch.setattr("apps.rollouts.steering.collection_deletion.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.steering.deletion_steps.CHUNK", 1)
     job = collection_deletion_job(collection)
     long_ago = timezone.now() - timedelta(hours=2)
     type(job.row).objects.filter(pk=job.row.pk).update(failing_since=long_ago, retry_at=timezone.now())

@@ -181,14 +181,14 @@ def test_rollouts_are_deleted_by_the_api(collection, client):
 
 
 def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatch):
-    monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.steering.deletion_steps.CHUNK", 1)
     calls = iter([None, process_exit.Leaving()])
 
     def check():
         if (raised := next(calls, None)) is not None:
             raise raised
 
-    monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.process_exit.check", check)
+    monkeypatch.setattr("apps.rollouts.steering.deletion_steps.process_exit.check", check)
     deletion = queue_rollout_deletion(collection=collection, chosen={"status": "completed"})
     with pytest.raises(process_exit.Leaving):
         delete_next_collection()

@@ -71,12 +71,8 @@ def item_view_as_dict(review: Review, shown: ItemView) -> dict[str, Any]:
     """Return the item as JSON-compatible values, with the prompt of the task."""
     sides = [
         {
-            "label": side.label,
+            **msgspec.structs.asdict(side),
             "events": [{"seq": seq, "event": orjson.loads(encode_event(event))} for seq, event in side.events],
-            "left_out": side.left_out,
-            "stop_reason": side.stop_reason,
-            "reward": side.reward,
-            "model": side.model,
         }
         for side in shown.sides
     ]

@@ -192,11 +192,6 @@ def _measure(row: KeptFigures, owner: Owner) -> None:
     row.counted, row.content = counted, msgspec.json.encode(figures).decode()
     row.seconds, row.measured_at = time.monotonic() - began, timezone.now()
     row.wanted_at = row.claimed_at = None
-    KeptFigures.objects.filter(pk=row.pk).update(
-        counted=row.counted,
-        content=row.content,
-        seconds=row.seconds,
-        measured_at=row.measured_at,
-        wanted_at=None,
-        claimed_at=None,
-    )
+    # An update, because the row may have been deleted with its collection.
+    columns = ("counted", "content", "seconds", "measured_at", "wanted_at", "claimed_at")
+    KeptFigures.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in columns})

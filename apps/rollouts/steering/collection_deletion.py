@@ -3,17 +3,13 @@
 A worker does it in short transactions and shows progress.
 """
 
-from django.db import transaction
-
 from apps.accounts.job_declarations import background_job
 from apps.accounts.models import User
-from apps.gym import process_exit
 from apps.rollouts.figure_marks import mark_changed
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
-from apps.rollouts.steering.deletion_steps import CHUNK, start_deletion, store_progress
+from apps.rollouts.steering.deletion_steps import delete_in_chunks, start_deletion
 from apps.rollouts.steering.rollout_deletion import remove_rollouts
 from apps.rollouts.steering.trace_deletion import remove_traces
-from apps.rollouts.trace_sizes import measure_traces
 from apps.tasks.deletion_jobs import (
     UNFINISHED_DELETIONS,
     find_references,
@@ -65,13 +61,13 @@ def _delete(deletion: CollectionDeletion) -> None:
         remove_rollouts(deletion, collection)
         return
     refuse_losses(find_references(collection), collection.label)
-    rollouts = Rollout.objects.filter(collection=collection).order_by()
-    while tasks := dict(rollouts.values_list("pk", "task")[:CHUNK]):
-        with transaction.atomic():
-            size = measure_traces(list(tasks))
-            Rollout.objects.filter(pk__in=tasks).delete()
-            mark_changed((collection.pk, task_id) for task_id in tasks.values())
-            store_progress(deletion, len(tasks), size)
-        process_exit.check()
+
+    def remove(ids: list[int]) -> int:
+        tasks = list(Rollout.objects.filter(pk__in=ids).values_list("collection", "task"))
+        Rollout.objects.filter(pk__in=ids).delete()
+        mark_changed(tasks)
+        return len(ids)
+
+    delete_in_chunks(deletion, lambda: Rollout.objects.filter(collection=collection), remove)
     collection.delete()
     delete_unused_images()

@@ -1,5 +1,6 @@
-"""The steps that all deletions of data of a collection share: start one, and store its progress."""
+"""The steps that all deletions of data of a collection share: start one, and delete in short transactions."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -8,10 +9,11 @@ from django.db.models import F
 from apps.accounts.audit_log import record
 from apps.accounts.job_retries import progress_fields
 from apps.accounts.models import User
+from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut
-from apps.rollouts.models import Collection, CollectionDeletion
+from apps.rollouts.models import Collection, CollectionDeletion, RolloutQuerySet
 from apps.rollouts.steering.controls import CannotSteer
-from apps.rollouts.trace_sizes import TraceSize
+from apps.rollouts.trace_sizes import measure_traces
 from apps.tasks.deletion_jobs import AlreadyBeingDeleted
 
 CHUNK = 200
@@ -49,11 +51,20 @@ def start_deletion(
     return deletion
 
 
-def store_progress(deletion: CollectionDeletion, rollouts: int, size: TraceSize) -> None:
-    """Add deleted rollouts and the size of their traces to the deletion."""
-    CollectionDeletion.objects.filter(pk=deletion.pk).update(
-        deleted=F("deleted") + rollouts,
-        deleted_events=F("deleted_events") + size.events,
-        deleted_bytes=F("deleted_bytes") + size.bytes,
-        **progress_fields(),
-    )
+def delete_in_chunks(
+    deletion: CollectionDeletion, select: Callable[[], RolloutQuerySet], remove: Callable[[list[int]], int]
+) -> None:
+    """Call `remove` with ids of selected rollouts until none is left, each time in a transaction.
+
+    `remove` returns the number of deleted rollouts. The deletion stores the progress and the size of their traces.
+    """
+    while ids := list(select().order_by().values_list("pk", flat=True)[:CHUNK]):
+        with transaction.atomic():
+            size, removed = measure_traces(ids), remove(ids)
+            CollectionDeletion.objects.filter(pk=deletion.pk).update(
+                deleted=F("deleted") + removed,
+                deleted_events=F("deleted_events") + size.events,
+                deleted_bytes=F("deleted_bytes") + size.bytes,
+                **progress_fields(),
+            )
+        process_exit.check()

@@ -6,11 +6,9 @@ Works like the deletion of a collection; the collection stays and updates its co
 import math
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F, Q
 
 from apps.accounts.models import User
-from apps.gym import process_exit
 from apps.gym.outcomes import ERROR_KINDS, STOP_REASONS
 from apps.gym.request_refusals import Refusal
 from apps.rollouts.figure_marks import mark_changed
@@ -20,8 +18,7 @@ from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
 from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.rollouts.search.filters.filter_sql import apply_filter
 from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, limit_query_time
-from apps.rollouts.steering.deletion_steps import CHUNK, start_deletion, store_progress
-from apps.rollouts.trace_sizes import measure_traces
+from apps.rollouts.steering.deletion_steps import delete_in_chunks, start_deletion
 from apps.tasks.deletion_jobs import find_references, refuse_losses
 
 MAX_IDS = 1000
@@ -133,28 +130,26 @@ def refuse_made_of(collection: Collection) -> None:
 def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> None:
     """Carry out the deletion in short transactions; after each, the figures of the collection are correct."""
     refuse_made_of(collection)
-    while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
-        size = measure_traces(ids)
-        store_progress(deletion, _remove(collection, ids), size)
-        process_exit.check()
+    delete_in_chunks(
+        deletion, lambda: chosen_rollouts(collection, deletion.chosen), lambda ids: _remove(collection, ids)
+    )
     announce_collection(collection.pk)
 
 
 def _remove(collection: Collection, ids: list[int]) -> int:
-    with transaction.atomic():
-        # Exclude rollouts that were queued again just before.
-        ended = Rollout.objects.select_for_update().filter(pk__in=ids, status__in=ENDED)
-        rows = list(ended.values_list("pk", "status", "reward", "task"))
-        Rollout.objects.filter(pk__in=[pk for pk, *_ in rows]).delete()
-        mark_changed((collection.pk, task_id) for *_, task_id in rows)
-        by_status = {name: sum(status == name for _, status, *_ in rows) for name in map(str, ENDED)}
-        rewards = [reward for _, _, reward, _ in rows if reward is not None]
-        Collection.objects.filter(pk=collection.pk).update(
-            total=F("total") - len(rows),
-            **{name: F(name) - count for name, count in by_status.items()},
-            rewarded=F("rewarded") - len(rewards),
-            reward_sum=F("reward_sum") - math.fsum(rewards),
-        )
+    # Exclude rollouts that were queued again just before.
+    ended = Rollout.objects.select_for_update().filter(pk__in=ids, status__in=ENDED)
+    rows = list(ended.values_list("pk", "status", "reward", "task"))
+    Rollout.objects.filter(pk__in=[pk for pk, *_ in rows]).delete()
+    mark_changed((collection.pk, task_id) for *_, task_id in rows)
+    by_status = {name: sum(status == name for _, status, *_ in rows) for name in map(str, ENDED)}
+    rewards = [reward for _, _, reward, _ in rows if reward is not None]
+    Collection.objects.filter(pk=collection.pk).update(
+        total=F("total") - len(rows),
+        **{name: F(name) - count for name, count in by_status.items()},
+        rewarded=F("rewarded") - len(rewards),
+        reward_sum=F("reward_sum") - math.fsum(rewards),
+    )
     return len(rows)
 
 

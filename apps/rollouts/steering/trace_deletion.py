@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 
-from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.gym import process_exit
 from apps.rollouts.models import (
     Collection,
     CollectionDeletion,
@@ -18,8 +16,7 @@ from apps.rollouts.models import (
     UnindexedRollout,
 )
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.steering.deletion_steps import CHUNK, start_deletion, store_progress
-from apps.rollouts.trace_sizes import measure_traces
+from apps.rollouts.steering.deletion_steps import delete_in_chunks, start_deletion
 
 
 def queue_trace_deletion(*, collection: Collection, user: User | None = None) -> CollectionDeletion:
@@ -46,13 +43,13 @@ def rollouts_with_traces(collection: Collection) -> RolloutQuerySet:
 
 def remove_traces(deletion: CollectionDeletion, collection: Collection) -> None:
     """Carry out the deletion in short transactions."""
-    while ids := list(rollouts_with_traces(collection).order_by().values_list("pk", flat=True)[:CHUNK]):
-        with transaction.atomic():
-            size = measure_traces(ids)
-            for model in (TraceEvent, RolloutWords, UnindexedRollout):
-                model._default_manager.filter(rollout__in=ids).delete()
-            store_progress(deletion, len(ids), size)
-        process_exit.check()
+
+    def remove(ids: list[int]) -> int:
+        for model in (TraceEvent, RolloutWords, UnindexedRollout):
+            model._default_manager.filter(rollout__in=ids).delete()
+        return len(ids)
+
+    delete_in_chunks(deletion, lambda: rollouts_with_traces(collection), remove)
     announce_collection(collection.pk)
 
 
