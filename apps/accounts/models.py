@@ -78,6 +78,18 @@ class User(AbstractUser):
         return "" if alike is None else f"It looks like the name of the user “{alike}”. Choose another one."
 
 
+def user_column(related_name: str = "+", *, editable: bool = True) -> "models.ForeignKey[User | None, User | None]":
+    """Return a column for the user who did something. It is null after the user is deleted."""
+    return models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        editable=editable,
+        on_delete=models.SET_NULL,
+        related_name=related_name,
+    )
+
+
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> "ApiKeyQuerySet":
         """Return keys that are neither revoked nor expired, and whose owner is active.

@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated
-from apps.accounts.user_columns import user_column
 from apps.gym.rewards import MAX_REWARD
 
 

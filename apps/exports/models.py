@@ -5,8 +5,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated, MayBeStale
-from apps.accounts.user_columns import user_column
 from apps.gym.exporters.protocol import Options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.rendered_messages import find_unchecked

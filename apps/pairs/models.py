@@ -2,8 +2,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import MayBeStale
-from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.fenced_jobs import FencedJob

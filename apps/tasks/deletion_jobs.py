@@ -9,7 +9,7 @@ from django.db.models import PROTECT, Model, ProtectedError, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_retries import RetriedJob, claim_fields, is_due, requeue_if_transient
-from apps.accounts.user_columns import user_column
+from apps.accounts.models import user_column
 from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.request_refusals import Refusal

@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated
-from apps.accounts.user_columns import user_column
 from apps.exports.models import Export
 from apps.rollouts.models import Collection
 from apps.tracking.wandb_servers import WANDB_ADDRESS

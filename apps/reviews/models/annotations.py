@@ -4,8 +4,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated
-from apps.accounts.user_columns import user_column
 from apps.gym.rewards import MAX_REWARD
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models import Rollout

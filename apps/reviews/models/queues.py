@@ -7,9 +7,9 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated, Named
 from apps.accounts.stored_json import StoredJSONField
-from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from apps.accounts.user_columns import user_column
+from apps.accounts.models import user_column
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym.metrics.pass_at_k import SOLVED

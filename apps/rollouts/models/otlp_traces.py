@@ -3,8 +3,8 @@
 from django.db import models
 from django.db.models import Q
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated
-from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField
 from apps.rollouts.models.rollouts import Rollout
 from apps.tasks.models import Dataset

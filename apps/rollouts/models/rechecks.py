@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.models import user_column
 from apps.accounts.stored_json import StoredJSONField
-from apps.accounts.user_columns import user_column
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.reverifications import Reverification
 from apps.rollouts.models.rollouts import Rollout

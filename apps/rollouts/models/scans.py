@@ -5,9 +5,9 @@ from typing import cast
 from django.db import models
 from django.db.models import Q
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated
 from apps.accounts.stored_json import StoredJSONField
-from apps.accounts.user_columns import user_column
 from apps.gym.judging.transcript_questions import AnswerKind, Question
 from apps.policies.models import PolicyModel
 from apps.policies.redacted_fields import RedactedCharField, RedactedTextField

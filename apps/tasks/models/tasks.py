@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from django.db import models
 
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Dated, Named
-from apps.accounts.user_columns import user_column
 from apps.environments.models import Environment
 from apps.gym.tasks.task_rows import load_row
 from apps.gym.traces.items import TaskRow

@@ -3,8 +3,8 @@
 from django.db import models
 
 from apps.accounts.job_retries import RetriedJob
+from apps.accounts.models import user_column
 from apps.accounts.shared_columns import Named
-from apps.accounts.user_columns import user_column
 from apps.policies.redacted_fields import RedactedCharField
 from apps.tasks.deletion_jobs import DeletionJob
 from apps.tasks.models.tasks import Dataset, DatasetVersion
