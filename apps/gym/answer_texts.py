@@ -132,6 +132,8 @@ def last_display(text: str) -> str | None:
 
     A sentence without numbers may follow on a line of its own.
     """
+    if "\\" not in text and "$$" not in text:
+        return None  # Fast path.
     text = text.rstrip(" \t\r\n.")
     before, _, line = text.rpartition("\n")
     if before and _CLOSING.fullmatch(line.strip()):

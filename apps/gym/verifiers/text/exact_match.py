@@ -39,9 +39,8 @@ def normalise(text: str, *, case_sensitive: bool = False, peel: bool = True) -> 
     return text if case_sensitive else unicodedata.normalize("NFKC", text.casefold())
 
 
-def _forms(answer: str) -> Iterator[str]:
-    """Yield the answer, the right side of x = 5, and H2O for H₂O."""
-    yield answer
+def _other_forms(answer: str) -> Iterator[str]:
+    """Yield the right side of x = 5, and H2O for H₂O."""
     if named := _NAMED.match(answer):
         yield answer[named.end() :]
     if not answer.isascii() and (plain := answer.translate(_SUBSCRIPTS)) != answer:
@@ -95,7 +94,8 @@ class ExactMatch(TextVerifier, frozen=True, kw_only=True, tag="exact_match"):
             return reward(0.0, f"no answer{wanted}; expected {excerpt(expected)}")
         strict = self.is_strict(row)
         wanted = normalise(expected, case_sensitive=strict)
-        equal = any(normalise(one, case_sensitive=strict) == wanted for one in _forms(answer))
+        equal = normalise(answer, case_sensitive=strict) == wanted
+        equal = equal or any(normalise(one, case_sensitive=strict) == wanted for one in _other_forms(answer))
         verb = "equals" if equal else "is not"
         return reward(float(equal), f"answer {excerpt(answer)} {verb} expected {excerpt(expected)}")
 
