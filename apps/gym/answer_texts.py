@@ -104,7 +104,7 @@ def last_stated(text: str) -> str | None:
     """
     if not any(mark in text for mark in ("nswer", "NSWER", "####")):
         return None  # Fast path.
-    *_, stated = [None, *_STATED.finditer(text)]
+    stated = next(reversed(list(_STATED.finditer(text))), None)
     if stated is None or _CORRECTED.search(text, stated.start(1)):
         return None
     answer = _SENTENCE_END.split(stated[1], maxsplit=1)[0].strip().strip("*").strip()
