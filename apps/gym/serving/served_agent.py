@@ -25,6 +25,7 @@ from apps.gym.serving.served_request import (
     read_params,
     read_row,
 )
+from apps.gym.serving.trajectories import TRAJECTORY, trajectory_of
 from apps.gym.tasks.rollout_keys import OURS, with_details
 from apps.gym.traces.events import TraceUnion, Verification
 from apps.gym.traces.items import TaskRow
@@ -32,7 +33,7 @@ from apps.gym.traces.responses import assemble_response
 from apps.gym.traces.tokens import restore_tokens
 from apps.gym.wires.protocol import Policy
 
-_OURS = frozenset({"reward", "response", "reward_components", "explanation"})
+_OURS = frozenset({"reward", "response", "reward_components", "explanation", TRAJECTORY})
 
 
 class ServedAgent(Served):
@@ -70,6 +71,7 @@ class ServedAgent(Served):
         return json_answer(
             {
                 **whole,
+                TRAJECTORY: trajectory_of(events, row, ended=response["created_at"]),
                 "responses_create_params": params,
                 "response": response,
                 **_scored(verified),
@@ -87,7 +89,7 @@ class ServedAgent(Served):
     async def _attempt(
         self, row: TaskRow, server: ResourceServer
     ) -> tuple[list[TraceUnion], dict[str, Any], dict[str, Any]]:
-        """Return the events, the request as sent, and the response with its tokens. Raise GymError."""
+        """Return the events as stored, the request as sent, and the response with its tokens. Raise GymError."""
         try:
             with TimeLimit(self._seconds):
                 async with self._seats:
@@ -104,11 +106,11 @@ class ServedAgent(Served):
                     events = [event async for event in attempt.events()]
         except TimeoutError:
             raise TimedOut(f"{self.name}: the attempt took longer than {self._seconds:g} s") from None
-        events = restore_tokens(events)
+        restored = restore_tokens(events)
         # The request has the tools of the first call. Later calls may have others.
         params = materialised_params(events[:3], row)
         stop_reason = next(event.stop_reason for event in reversed(events) if isinstance(event, Verification))
-        response = assemble_response(events, {**row, "responses_create_params": params}, stop_reason=stop_reason)
+        response = assemble_response(restored, {**row, "responses_create_params": params}, stop_reason=stop_reason)
         return events, params, {**response, "created_at": time.time()}
 
 

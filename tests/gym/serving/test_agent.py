@@ -55,6 +55,18 @@ def test_a_run_answers_with_the_verify_reply():
     assert own_task(reply) == {"responses_create_params": asked, "expected_answer": "84"}
 
 
+def test_a_run_has_the_trajectory_that_nemo_gym_checks():
+    told = post(agent(), "run", ROW)[1]["ng_trajectory"]
+    assert (told["task_id"], told["rollout_id"], told["gaps"]) == ("3", "3-0", [])
+    assert [turn["turn_no"] for turn in told["turns"]] == [1, 2]
+    assert [turn["answer"][-1]["type"] for turn in told["turns"]] == ["function_call", "message"]
+    used = [[reference["model_call_id"] for reference in turn["model_calls"]] for turn in told["turns"]]
+    assert used == [[call["model_call_id"]] for call in told["model_calls"]]
+    assert all(call["token_stats"]["completion_tokens"] > 0 for call in told["model_calls"])
+    (tool,) = told["tool_calls"]
+    assert (tool["tool_name"], tool["status"]) == ("calculator", "completed")
+
+
 def test_rollouts_of_one_task_differ_and_come_out_the_same_again():
     served = agent(policy=ScriptedPolicy(mistake_rate=0.5))
     rewards = [[post(served, "run", ROW | {"_ng_rollout_index": n})[1]["reward"] for n in range(12)] for _ in range(2)]
