@@ -122,8 +122,12 @@ def _add_text(merged: Merged, name: str, texts: Mapping[str, str], seen: set[str
     seen.add(name)
     tree = _parse(name, texts[name])
     for one in _included(tree, name):
-        found = next((other for other in texts if f"/{one}".endswith(f"/{other}") or other.endswith(f"/{one}")), None)
-        if found is None:
+        alike = [other for other in texts if f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")]
+        # A file that includes one of the same name does not include itself.
+        found = max(
+            (other for other in alike if other != name), key=lambda other: (other == one, len(other)), default=""
+        )
+        if not found:
             told = f"{one} was not given. Add it below a line `--- # {Path(one).name}`"
             raise ConfigRefused(Problem(name, INCLUDES, told))
         _add_text(merged, found, texts, seen)

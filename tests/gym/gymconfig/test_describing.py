@@ -374,3 +374,13 @@ def test_environment_variables_are_read_only_if_they_are_given(monkeypatch):
     assert [server.url for server in describe(("lab.yaml", text), environment=given).servers] == [
         "http://10.0.0.2:8002"
     ]
+
+
+@pytest.mark.parametrize("names", [("lab.yaml", "resources/lab.yaml"), ("resources/lab.yaml", "lab.yaml")])
+def test_a_file_includes_another_of_the_same_name(names):
+    texts = {
+        "lab.yaml": "config_paths: [resources/lab.yaml]\nlab: {resources_servers: {lab: {port: 9}}}\n",
+        "resources/lab.yaml": LAB,
+    }
+    found = describe(*((name, texts[name]) for name in names))
+    assert [(one.name, one.url) for one in found.servers] == [("lab", "http://127.0.0.1:9")]
