@@ -110,8 +110,8 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
             Meta(
                 title="Answer location",
                 description=(
-                    "Default: `extraction_mode` of the row, otherwise the last box, `<answer>…</answer>`, the display "
-                    "formula at the end, or the last line"
+                    "Default: `extraction_mode` of the row, otherwise the last box, `<answer>…</answer>`, the short "
+                    'answer after "Answer:", "The answer is" or `####`, the display formula at the end, or the last line'
                 ),
             ),
         ]

@@ -55,7 +55,8 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. x ≡ 3 (mod 7) and other texts that cannot be read
     as mathematics are compared as text. In a chain of equations, the last side counts if its numbers agree. Decimals
     are equal if they agree after rounding, and differ by at most 10^-decimals of the expected number. The answer is the
-    last box, otherwise `<answer>…</answer>`, otherwise the display formula at the end, otherwise the last line.
+    last box, otherwise `<answer>…</answer>`, otherwise the short answer after "Answer:", "The answer is" or `####`,
+    otherwise the display formula at the end, otherwise the last line.
 
     Equal values are not enough if the two differ in upper and lower case, a relation sign, the base, the kind of
     brackets, a derivative, a prime, the unit or another word. Dates, times, scores and words are texts. A unit or a
