@@ -111,7 +111,8 @@ class AnswerVerifier(Verifier, frozen=True, kw_only=True):
                 title="Answer location",
                 description=(
                     "Default: `extraction_mode` of the row, otherwise the last box, `<answer>…</answer>`, the short "
-                    'answer after "Answer:", "The answer is" or `####`, the display formula at the end, or the last line'
+                    'answer after "Answer:", "The answer is" or `####`, the display formula at the end, or the last '
+                    "line"
                 ),
             ),
         ]
