@@ -75,7 +75,8 @@ def test_a_collection_is_tracked_live_from_its_page(site: Site, server: str, pag
     for name, kind, address in (("Team", "mlflow", server), ("Offline", "wandb", ""), ("Board", "tensorboard", "")):
         connect(page, name, kind, address)
     with GymWeb(site.base, site.key) as gym:
-        fields = {"slug": "mock", "name": "Mock", "provider": "compatible"}
+        # Without prices, the cost would be unknown.
+        fields = {"slug": "mock", "name": "Mock", "provider": "compatible", "input_price": 2.0, "output_price": 8.0}
         gym.request("POST", "policy-models/", {**fields, "base_url": site.model, "model_name": "mock"})
         gym.upload("sums", ROWS, environment="exact_match")
         collection = gym.plan("sums", "mock", repeats=16)["id"]
