@@ -33,14 +33,18 @@ def quick_engine(settings):
 
 
 def collect(
-    *, rows, sampling=None, agent=None, model=None, usage=USAGE, finish="stop", limits=None, failing=(), **fields
+    *, rows, sampling=None, agent=None, model=None, usage=USAGE, finish="stop", limits=None, failing=None, **fields
 ):
-    """A finished collection, and the bodies that its endpoint was sent. `usage` may be a list: one for each call."""
+    """A finished collection, and the bodies that its endpoint was sent. `usage` may be a list: one for each call.
+
+    `failing` is how many calls fail first, by question.
+    """
     bodies = []
 
     async def answer(request):
         bodies.append(await request.json())
-        if len(bodies) - 1 in failing:
+        asked = [body["messages"][-1]["content"] for body in bodies]
+        if asked.count(asked[-1]) <= (failing or {}).get(asked[-1], 0):
             return web.Response(status=500)
         spoken = {"role": "assistant", "content": "\\boxed{4}"}
         choice = {"index": 0, "finish_reason": finish, "message": spoken}
@@ -164,12 +168,11 @@ def test_a_servers_own_finish_reason_is_in_the_trace():
 
 def test_retried_calls_are_counted_on_the_rollout_the_collection_and_their_pages():
     rows = [make_row(f"What is {number} + 1?") for number in range(4)]
-    collection, bodies = collect(rows=rows, failing={0, 1, 2})
+    # A call that fails twice is one retried call.
+    collection, bodies = collect(rows=rows, failing={"What is 0 + 1?": 1, "What is 2 + 1?": 2})
     counts = sorted(Rollout.objects.values_list("retried_calls", flat=True))
-    # Which calls fail depends on their order: a call that fails twice is one retried call.
-    assert (len(bodies), collection.retried, sum(counts)) == (7, 0, collection.retried_calls)
-    assert 1 <= collection.retried_calls <= 3
-    assert set(counts) == {0, 1}
+    assert (len(bodies), collection.retried, collection.retried_calls) == (7, 0, 2)
+    assert counts == [0, 0, 1, 1]
     api, pages = client_of("viewer"), signed_in("viewer")
     assert api.get(f"/api/v1/collections/{collection.pk}/").json()["retried_calls"] == collection.retried_calls
     shown = api.get(f"/api/v1/rollouts/?collection={collection.pk}").json()["results"]
@@ -183,17 +186,19 @@ def test_calls_that_fail_after_their_retries_count_as_retried_calls():
     rows, fields = [make_row(f"What is {number} + 1?") for number in range(2)], {"max_tries": 2}
     limits = {"max_attempts": 2}
     # All calls of the first attempts fail, and the first call of one second attempt.
-    collection, bodies = collect(rows=rows, failing=range(5), limits=limits, **fields)
+    failing = {"What is 0 + 1?": 2, "What is 1 + 1?": 3}
+    collection, bodies = collect(rows=rows, failing=failing, limits=limits, **fields)
     assert (collection.completed, collection.retried, len(bodies)) == (2, 2, 7)
     assert collection.retried_calls == 3
     assert sorted(Rollout.objects.values_list("retried_calls", flat=True)) == [0, 1]
-    lost, bodies = collect(rows=[make_row()], failing=range(99), limits=limits, **fields)
+    rows, always = [make_row("Why?")], {"Why?": 99}
+    lost, bodies = collect(rows=rows, failing=always, limits=limits, **fields)
     assert (lost.failed, lost.retried, len(bodies), lost.retried_calls) == (1, 1, 4, 2)
     assert "Retried calls</dt><dd>2<" in signed_in().get(f"/collections/{lost.pk}/").text
     found = client_of("viewer").get(f"/api/v1/collections/{lost.pk}/").json()
     assert found["retried_calls"] == 2
     # Without a retry, a failure counts as none.
-    once, bodies = collect(rows=[make_row()], failing=range(99), max_tries=1, limits=limits)
+    once, bodies = collect(rows=rows, failing=always, max_tries=1, limits=limits)
     assert (len(bodies), once.retried_calls) == (2, 0)
 
 
