@@ -206,7 +206,7 @@ def _real(python: str) -> str:
 
 
 def find_program(program: str, needed: str = _NEEDED) -> str:
-    """Return the path of a program of the system. Raises SandboxMissing, with what is `needed`."""
+    """Return the path of an installed program. Raises SandboxMissing, whose message ends with `needed`, the remedy."""
     found = shutil.which(program, path="/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin")
     if found is None:
         raise SandboxMissing(f"{program} is not installed: {needed}")

@@ -32,8 +32,8 @@ def start_deletion(
 ) -> CollectionDeletion:
     """Store a deletion for a worker, and apply `changes` to the collection at once.
 
-    `selection` has the fields of the deletion that select what is deleted. Raise CannotSteer for an unfinished
-    collection, and AlreadyBeingDeleted.
+    `selection` are further fields of the deletion: they say which rollouts or traces to delete. Raise CannotSteer if
+    the collection is unfinished, and AlreadyBeingDeleted.
     """
     try:
         with transaction.atomic():
